@@ -1,0 +1,45 @@
+# `make demo` and `make test` set up everything they need in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: setup demo test check fix types clean capture
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "contextlab needs Python 3.11 or newer; name one: make PYTHON=python3.11 …")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[llama,dev]'
+	$(BIN)/contextlab models add smollm2
+	touch $@
+
+# Exit 1 means that the tool found something, which is what the demo is for.
+demo: setup
+	$(BIN)/contextlab overflow smollm2 || test $$? -eq 1
+
+test: setup
+	$(BIN)/python -m pytest
+
+check: setup types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+fix: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# scenarios/ and reports/ import as parts of contextlab; mypy needs to see them there.
+types:
+	@rm -rf build/types && mkdir -p build/types/contextlab
+	@ln -s $(CURDIR)/contextlab/* $(CURDIR)/scenarios $(CURDIR)/reports build/types/contextlab/
+	@ln -s $(CURDIR)/tests build/types/tests
+
+# The terminal capture in the README, made from a real run.
+capture: setup
+	$(BIN)/python docs/capture.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,252 @@
+"""The recogniser: what an engine's own words, in an error body or a log line, say about the window.
+
+    signatures.toml ─▶ read_table ─▶ signatures() ─▶ recognise(text) ─▶ Recognised
+
+The table holds what is known of engines; this file only reads it and searches. It looks at nothing but
+words: an HTTP status, an exit code or an answer that comes too soon is for a judge to weigh, and an engine
+that truncates in silence has no words to recognise.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from contextlab.model import ContextlabError, Layer
+
+FLAVOURS = (
+    "llama-server",
+    "vllm",
+    "sglang",
+    "ollama",
+    "tgi",
+    "litellm",
+    "openai",
+    "anthropic",
+    "tensorrt-llm",
+    "lmdeploy",
+    "transformers",
+    "mlx",
+    "exllama",
+    "other",
+)
+"""The engines that signatures and remedies know by name; "llama-server" stands for all of llama.cpp."""
+
+KINDS: Mapping[str, str] = {
+    "overflow": "the request was refused: the prompt, or the prompt with its reply, is over a limit",
+    "pool": "the KV cache that requests share is full, or cannot hold even one window",
+    "shift": "the window slid while replying",
+    "capped": "the reply was stopped, or its budget cut, at the window",
+    "truncated": "the prompt was cut before the model read it",
+    "preempted": "a running request lost its KV cache and is computed again",
+    "dead": "the engine died",
+    "out-of-memory": "an allocator got no memory",
+    "position": "the text is longer than the positions or the table it is looked up in",
+    "adjusted": "the server changed the context that was asked for",
+    "not-overflow": "it sounds like an overflow and is none: a quota, a limit of bytes, a deadline",
+}
+"""What a signature can mean."""
+
+NUMBERS = frozenset(
+    {
+        "prompt_tokens",
+        "reply_tokens",
+        "total_tokens",  # prompt and reply together
+        "limit_tokens",  # the limit that the words are about
+        "asked_tokens",  # what was asked for, where that is no prompt: a context, a truncation, an allocation
+        "kept_tokens",  # what is left of what was asked for
+        "excess_tokens",
+        "available_tokens",
+        "batch_tokens",
+        "chars",
+        "limit_chars",
+        "n_keep",  # a shift keeps the first n_keep tokens and drops the n_discard after them
+        "n_left",
+        "n_discard",
+        "num_requests",
+        "num_messages",
+    }
+)
+"""The names under which a pattern may capture a number."""
+
+MAX_CHARS = 64 * 1024
+"""Text beyond this is not looked at."""
+
+MAX_LINE_CHARS = 500
+"""A longer line is quoted around the words that matched."""
+
+_ESCAPES = {r"\"": '"', r"\n": "\n", r"\u0026": "&", r"\u0027": "'", r"\u003c": "<", r"\u003e": ">"}
+_ESCAPED = re.compile("|".join(re.escape(escape) for escape in _ESCAPES))
+_NUMBER = r"(?P<{}>[0-9]{{1,3}}(?:,[0-9]{{3}})+|[0-9]{{1,40}})"
+_PLACEHOLDER = re.compile(r"(?<!\?P)<(\w+)>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """One entry of the table; the head of `signatures.toml` explains its fields.
+
+    `where` tells where the words were seen, for readers: servers log what they answer, so matching ignores it.
+    `pattern` is compiled, and searched rather than matched from the start.
+    """
+
+    id: str
+    engine: str
+    kind: str
+    layer: Layer
+    pattern: re.Pattern[str]
+    means: str
+    example: str
+    also: tuple[str, ...] = ()
+    where: str = "both"
+    lower_bound: bool = False
+    cut: str = ""
+    generic: bool = False
+
+    def speaks_for(self, flavour: str | None) -> bool:
+        """Whether that engine is known to use these words."""
+        return flavour is not None and (flavour == self.engine or flavour in self.also)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recognised:
+    """What some text was recognised as.
+
+    `engine` is the flavour that was given, if it uses these words, else whose words they are: a gateway may
+    repeat those of the engine behind it. `numbers` holds what the text quotes (see `NUMBERS`) and nothing else.
+    `lower_bound`: the quoted count is "at least". `cut` is the end of the prompt that is lost ("head", "tail"),
+    for the kind "truncated" only. `line` is the line that matched, or the part of it around the words.
+    """
+
+    id: str
+    engine: str
+    kind: str
+    layer: Layer
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    lower_bound: bool = False
+    cut: str = ""
+    means: str = ""
+    line: str = ""
+
+
+def recognise(text: str, *, flavour: str | None = None) -> Recognised | None:
+    """What one error message says, or None if nothing in it is known. Never raises.
+
+    The first to match wins, in this order: what `flavour` says, what other engines say, words that nobody
+    owns; among the last, those that only sound like an overflow come before loose words for one. Of a text
+    of many lines only the best match is told: give a log to `recognise_lines`.
+    """
+    text = _unescaped(text[:MAX_CHARS])
+    for signature in _in_order(flavour if flavour in FLAVOURS else None):
+        if match := signature.pattern.search(text):
+            return Recognised(
+                id=signature.id,
+                engine=flavour if flavour and signature.speaks_for(flavour) else signature.engine,
+                kind=signature.kind,
+                layer=signature.layer,
+                numbers={name: int(digits.replace(",", "")) for name, digits in match.groupdict().items() if digits},
+                lower_bound=signature.lower_bound,
+                cut=signature.cut,
+                means=signature.means,
+                line=_line(text, match),
+            )
+    return None
+
+
+def recognise_lines(lines: Iterable[str], *, flavour: str | None = None) -> tuple[Recognised, ...]:
+    """What each line of a log says, in the order of the lines; lines that say nothing known are left out.
+
+    A line that comes again is told again: how often a window slid is evidence.
+    """
+    seen = (recognise(line, flavour=flavour) for line in lines)
+    return tuple(found for found in seen if found is not None)
+
+
+@cache
+def signatures() -> tuple[Signature, ...]:
+    """All signatures, in the order of the table; read once, when first asked for."""
+    return read_table(files("contextlab.analysis").joinpath("signatures.toml").read_text("utf-8"))
+
+
+@cache
+def _in_order(flavour: str | None) -> tuple[Signature, ...]:
+    """The signatures in the order in which they are tried: sorting keeps the table's order among equals."""
+    return tuple(sorted(signatures(), key=lambda one: (one.generic, not one.speaks_for(flavour))))
+
+
+def _unescaped(text: str) -> str:
+    """`text` with what JSON escapes as it was meant, for bodies and logs that are handed on undecoded."""
+    return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], text)
+
+
+def _line(text: str, match: re.Match[str]) -> str:
+    """The line, or lines, of `text` that hold a match, on one line and not too long."""
+    start = text.rfind("\n", 0, match.start()) + 1
+    end = text.find("\n", match.end())
+    end = len(text) if end < 0 else end
+    if end - start > MAX_LINE_CHARS:
+        start = max(start, match.start() - MAX_LINE_CHARS // 5)
+        end = min(end, start + MAX_LINE_CHARS)
+    return " ".join(text[start:end].split())
+
+
+# ── reading the table ────────────────────────────────────────────────────────────────────────────
+
+_REQUIRED = ("engine", "kind", "layer", "pattern", "means", "example")
+_CHOICES: Mapping[str, frozenset[str]] = {
+    "engine": frozenset(FLAVOURS),
+    "kind": frozenset(KINDS),
+    "layer": frozenset(Layer),
+    "where": frozenset({"http", "log", "both"}),
+    "cut": frozenset({"head", "middle", "tail"}),
+}
+_FIELDS = {"id", "also", "lower_bound", "generic", *_REQUIRED, *_CHOICES}
+
+
+def read_table(table: str) -> tuple[Signature, ...]:
+    """The signatures of a table in TOML; raises ContextlabError naming the id of the entry that is broken."""
+    try:
+        entries = tomllib.loads(table).get("signature", [])
+    except tomllib.TOMLDecodeError as error:
+        raise ContextlabError(f"signatures.toml: {error}", "mend it there") from error
+    read: dict[str, Signature] = {}
+    for num, entry in enumerate(entries, 1):
+        name = str(entry.get("id", f"(entry {num})"))
+        try:
+            if name in read:
+                raise ValueError("this id is taken twice")
+            read[name] = _signature(entry)
+        except (ValueError, re.error) as error:
+            raise ContextlabError(f"signature id={name}: {error}", "mend signatures.toml") from error
+    return tuple(read.values())
+
+
+def _signature(entry: Mapping[str, Any]) -> Signature:
+    """One entry, checked and compiled; raises ValueError or re.error saying what is wrong with it."""
+    if missing := [key for key in ("id", *_REQUIRED) if not entry.get(key)]:
+        raise ValueError(f"{missing[0]} is missing")
+    if unknown := sorted(entry.keys() - _FIELDS):
+        raise ValueError(f"{unknown[0]} is no field of a signature")
+    for key, choices in _CHOICES.items():
+        if key in entry and entry[key] not in choices:
+            raise ValueError(f"{key}={entry[key]}; it must be one of {', '.join(sorted(choices))}")
+    if strangers := sorted(set(entry.get("also", ())) - set(FLAVOURS)):
+        raise ValueError(f"also={strangers[0]} is no flavour")
+    if (entry["kind"] == "truncated") != ("cut" in entry):
+        raise ValueError('cut belongs to kind="truncated", and to no other')
+    pattern = _compiled(entry["pattern"])
+    if strangers := sorted(pattern.groupindex.keys() - NUMBERS):
+        raise ValueError(f"<{strangers[0]}> is not a name of a number")
+    return Signature(
+        **{**entry, "pattern": pattern, "layer": Layer(entry["layer"]), "also": tuple(entry.get("also", ()))}
+    )
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern of the table as a regular expression: `<name>` is a whole number, a space any white space."""
+    expression = _PLACEHOLDER.sub(lambda found: _NUMBER.format(found[1]), pattern).replace(" ", r"\s+")
+    return re.compile(expression, re.IGNORECASE | re.ASCII)

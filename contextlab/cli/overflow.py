@@ -1,0 +1,72 @@
+"""`contextlab overflow TARGET`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contextlab.cli.options import (
+    At,
+    IOwnThis,
+    Json,
+    Output,
+    Patience,
+    Quiet,
+    Runs,
+    Seed,
+    Set,
+)
+
+EPILOG = """\b
+Examples:
+  contextlab overflow smollm2
+  contextlab overflow smollm2 --set context=1024 --set kv_unified=false
+  contextlab overflow http://127.0.0.1:8000 --scenario find-limit
+  contextlab overflow "run:vllm serve MODEL --port 8000" --at http://127.0.0.1:8000
+"""
+
+
+def overflow(
+    target: Annotated[
+        str, typer.Argument(help="What to probe: a preset (smollm2), gguf:FILE, a URL, run:'COMMAND', fake:NAME.")
+    ],
+    settings: Set = None,
+    at: At = None,
+    scenario: Annotated[
+        list[str] | None, typer.Option("--scenario", "-s", help="Run only this scenario; repeatable.")
+    ] = None,
+    seed: Seed = 0,
+    allow: Annotated[list[str] | None, typer.Option(help="An outcome that is no failure here; repeatable.")] = None,
+    fail_on: Annotated[list[str] | None, typer.Option(help="An outcome that is a failure here; repeatable.")] = None,
+    timeout: Patience = None,
+    memory_limit: Annotated[str | None, typer.Option(help="Memory limit of a server of ours, such as 2GiB.")] = None,
+    max_prompt_tokens: Annotated[int, typer.Option(min=64, help="Largest prompt to send.")] = 65536,
+    max_repeats: Annotated[int, typer.Option(min=1, help="Leave a scenario after this many crashes or hangs.")] = 2,
+    output: Output = None,
+    runs: Runs = Path("runs"),
+    json: Json = False,
+    quiet: Quiet = False,
+    i_own_this: IOwnThis = False,
+) -> None:
+    """Reproduce context-window overflow, and name what happened, in which layer, and what to change."""
+    from contextlab.cli.session import Session, parse_bytes, policy
+    from contextlab.lab.run import Options
+
+    session = Session(command="overflow", target=target, json=json, quiet=quiet, runs=runs, output=output)
+    with session:
+        spec = session.parse(settings or [], at=at, i_own_this=i_own_this)
+        chosen = session.choose(scenario or [])
+        options = Options(
+            seed=seed,
+            policy=policy(allow or [], fail_on or []),
+            patience_s=timeout,
+            memory_limit_bytes=parse_bytes(memory_limit) if memory_limit else None,
+            max_repeats=max_repeats,
+            max_prompt_tokens=max_prompt_tokens,
+            argv=tuple(sys.argv[1:]),
+        )
+        session.work(spec, options, lambda lab: lab.run(chosen))
+    raise typer.Exit(session.code)

@@ -1,0 +1,222 @@
+"""One process per probe: sends the order, receives events until the child ends, and says how it ended.
+
+parent ──order──▶ child ──▶ target            The parent watches three things at once: the child's events,
+   ◀──events──────┘                           the child's end, and the end of a server that the tool owns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from contextlab.lab.child import Order
+from contextlab.lab.journal import plain
+from contextlab.lab.process import TAIL_LINES, KeptProcess, default_memory_limit_bytes, with_last_event
+from contextlab.model import ProcessEnd, UnableError
+
+POLL_S = 0.1
+SERVER_DEAD_GRACE_S = 3.0
+"""How long a child may go on after the server has died: it should notice by itself, and report what it saw."""
+Line = dict[str, Any]
+
+
+@dataclass(slots=True)
+class ChildRun:
+    """What a child reported, in order, and how it ended. `finished`: it came to the end of its order."""
+
+    lines: list[Line] = field(default_factory=list)
+    end: ProcessEnd = field(default_factory=ProcessEnd)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the child reached its own last line."""
+        return bool(self.lines) and self.lines[-1]["kind"] == "finished"
+
+    def last(self, kind: str) -> Line | None:
+        """The last line of a kind."""
+        return next((line for line in reversed(self.lines) if line["kind"] == kind), None)
+
+
+class Cradle(Protocol):
+    """A child in its process, wherever that came from."""
+
+    @property
+    def stdin(self) -> Any:
+        """The pipe by which it gets its order."""
+        ...
+
+    def wait(self, timeout_s: float) -> ProcessEnd | None:
+        """How it ended; None if it still runs when the time is up."""
+        ...
+
+    def kill(self, *, timed_out: bool = False) -> ProcessEnd:
+        """End it by force."""
+        ...
+
+    def close(self) -> None:
+        """Release what belongs to it."""
+        ...
+
+
+Birth = Callable[[int], Cradle]
+"""Starts a child that writes its events to this descriptor, and closes the descriptor here."""
+
+
+class Nursery:
+    """The warm process from which children of HTTP probes are forked; see `nursery.py`. Its log is theirs too."""
+
+    def __init__(self, log: Path, memory_limit_bytes: int | None = None) -> None:
+        self.log = log
+        self.memory_limit_bytes = memory_limit_bytes or default_memory_limit_bytes()
+        self.control, theirs = socket.socketpair()
+        fd = theirs.detach()
+        self._process = KeptProcess([sys.executable, "-m", "contextlab.lab.nursery", str(fd)], log=log, pass_fds=(fd,))
+
+    def birth(self, events_fd: int) -> Cradle:
+        """Fork a child. Raises UnableError where the nursery itself has died."""
+        order, order_write = os.pipe()
+        message = json.dumps({"memory_limit_bytes": self.memory_limit_bytes}).encode()
+        try:
+            socket.send_fds(self.control, [message], [order, events_fd])
+            return _Forked(self, order_write)
+        except OSError as error:
+            os.close(order_write)
+            raise UnableError(f"the process that starts probes has died: {error}", f"see {self.log}") from error
+        finally:
+            os.close(order)
+            os.close(events_fd)
+
+    def close(self) -> None:
+        """End it, and whatever it has forked."""
+        self.control.close()
+        self._process.close()
+
+
+class _Forked:
+    """A child of the nursery."""
+
+    def __init__(self, nursery: Nursery, order_fd: int) -> None:
+        self.stdin = os.fdopen(order_fd, "wb")
+        self._answers = nursery.control.makefile("rb")
+        self._control = nursery.control
+        self._log = nursery.log
+        self._log_start = nursery.log.stat().st_size
+        self._timed_out = False
+        self._end: ProcessEnd | None = None
+        line = self._answers.readline()
+        if not line:
+            raise BrokenPipeError("it did not answer")
+        self._pid: int = json.loads(line)["pid"]
+
+    def wait(self, timeout_s: float) -> ProcessEnd | None:
+        if self._end is None:
+            readable, _, _ = select.select([self._control], [], [], timeout_s)
+            line = self._answers.readline() if readable else b""
+            if readable:
+                with self._log.open("rb") as file:
+                    file.seek(self._log_start)
+                    tail = file.read().decode("utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+                fields = json.loads(line or b'{"signal": "SIGKILL"}')
+                self._end = ProcessEnd(**fields, timed_out=self._timed_out, stderr_tail=tuple(tail))
+        return self._end
+
+    def kill(self, *, timed_out: bool = False) -> ProcessEnd:
+        self._timed_out = timed_out
+        if self._end is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+        return self.wait(10.0) or ProcessEnd(signal="SIGKILL", timed_out=timed_out)
+
+    def close(self) -> None:
+        if self._end is None:
+            self.kill()
+        with contextlib.suppress(OSError):
+            self.stdin.close()
+        self._answers.close()
+
+
+def spawned(log: Path, memory_limit_bytes: int | None = None) -> Birth:
+    """Births by a Python start of its own each: for targets that run inside the child."""
+
+    def birth(events_fd: int) -> Cradle:
+        return KeptProcess(
+            [sys.executable, "-m", "contextlab.lab.child", str(events_fd)],
+            log=log,
+            memory_limit_bytes=memory_limit_bytes or default_memory_limit_bytes(),
+            stdin=subprocess.PIPE,
+            pass_fds=(events_fd,),
+        )
+
+    return birth
+
+
+def run_child(
+    order: Order,
+    birth: Birth,
+    *,
+    deadline_s: float,
+    on_line: Callable[[Line], None],
+    server_ended: Callable[[], bool] = lambda: False,
+) -> ChildRun:
+    """Run one order in a process of its own.
+
+    `deadline_s` is the most time the child may take; after that it is killed and its end says `timed_out`.
+    `on_line` sees each line as it comes. `server_ended` is asked every now and then.
+    """
+    events, events_write = os.pipe()
+    run = ChildRun()
+    began = time.monotonic()
+    server_died: float | None = None
+    with os.fdopen(events, "rb", buffering=0) as pipe, contextlib.closing(birth(events_write)) as child:
+        _send(child, order)
+        buffer = b""
+        while True:
+            readable, _, _ = select.select([pipe], [], [], POLL_S)
+            if readable:
+                chunk = pipe.read(1 << 16)
+                if not chunk:
+                    break  # the child, and whatever it started, is gone
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                for line in lines:
+                    decoded: Line = msgspec.json.decode(line)
+                    run.lines.append(decoded)
+                    on_line(decoded)
+            now = time.monotonic()
+            if server_died is None and server_ended():
+                server_died = now
+            if now - began > deadline_s:
+                child.kill(timed_out=True)
+            elif server_died is not None and now - server_died > SERVER_DEAD_GRACE_S:
+                child.kill()
+        end = child.wait(5.0) or child.kill(timed_out=True)
+    run.end = with_last_event(end, _last_event(run.lines))
+    return run
+
+
+def _send(child: Cradle, order: Order) -> None:
+    with contextlib.suppress(BrokenPipeError):  # it died before it could read; its end tells
+        child.stdin.write(msgspec.json.encode(plain(order)) + b"\n")
+        child.stdin.flush()
+
+
+def _last_event(lines: list[Line]) -> str:
+    """The last thing reported before the end, in words."""
+    for line in reversed(lines):
+        if line["kind"] == "event":
+            return f"{line['event']['kind']} of {line['exchange']} at {line['at_s']:.3f} s"
+        if line["kind"] in ("opened", "knowledge"):
+            return str(line["kind"])
+    return ""

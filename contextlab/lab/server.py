@@ -1,0 +1,143 @@
+"""A server that the tool starts, owns and watches: readiness, log, memory, restart, end.
+
+start ─▶ wait for its address (READY line, or the URL that the user gave) ─▶ wait for its health ─▶ probe …
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import urlsplit
+
+from contextlab.lab.process import KeptProcess, default_memory_limit_bytes
+from contextlab.model import ProcessEnd, ServerCommand, UnableError
+
+READY = "READY "
+POLL_S = 0.05
+PROGRESS_EVERY_S = 1.0
+
+
+class OwnedServer:
+    """A running server of ours. `restart` starts the same command again; its log goes on in the same file."""
+
+    def __init__(
+        self,
+        command: ServerCommand,
+        *,
+        log: Path,
+        memory_limit_bytes: int | None = None,
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.command = command
+        self.log = log
+        self.num_starts = 0
+        self.memory_limit_bytes = memory_limit_bytes or command.memory_limit_bytes or default_memory_limit_bytes()
+        self._progress = progress
+        self._refuse_taken_port()
+        self._start()
+
+    def _start(self) -> None:
+        self.log.touch()
+        self._log_start = self.log.stat().st_size
+        self.process = KeptProcess(
+            self.command.argv,
+            log=self.log,
+            env=self.command.env,
+            memory_limit_bytes=self.memory_limit_bytes,
+        )
+        try:
+            self.url = self._await_ready()
+        except BaseException:
+            self.process.close()
+            raise
+        self.num_starts += 1
+
+    def restart(self) -> None:
+        """Stop what is left and start again. Raises UnableError where it does not come up."""
+        self.process.stop()
+        self.process.close()
+        self._start()
+
+    def close(self) -> ProcessEnd:
+        """Stop the server and everything it started."""
+        end = self.process.poll() or self.process.stop()
+        self.process.close()
+        return end
+
+    def __enter__(self) -> OwnedServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _refuse_taken_port(self) -> None:
+        if self.command.url is None:
+            return
+        parts = urlsplit(self.command.url)
+        address = (parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80))
+        try:
+            socket.create_connection(address, timeout=0.5).close()
+        except OSError:
+            return
+        raise UnableError(
+            f"port {address[1]} of {address[0]} is already taken: something else answers there",
+            "stop it, choose another port, or probe it as it is: name its URL as the target",
+        )
+
+    def _await_ready(self) -> str:
+        begun = told = time.monotonic()
+        waits_for = (
+            "its address (a line READY http://…)" if self.command.url is None else f"an answer at {self.command.url}"
+        )
+        while (elapsed_s := time.monotonic() - begun) < self.command.ready_timeout_s:
+            end = self.process.poll()
+            if end is not None:
+                raise UnableError(
+                    f"the server ended before it was ready: {_end_words(end)}\n{self._tail()}",
+                    f"its whole log is in {self.log}",
+                )
+            url = self.command.url or self._announced_url()
+            if url is not None and _answers(url, self.command.ready_path):
+                return url
+            if time.monotonic() - told > PROGRESS_EVERY_S:
+                told = time.monotonic()
+                self._progress(f"waiting for {waits_for} ({elapsed_s:.0f} s)")
+            time.sleep(POLL_S)
+        raise UnableError(
+            f"the server was not ready after {elapsed_s:.0f} s: waited for {waits_for}\n{self._tail()}",
+            f"its whole log is in {self.log}; a slow one needs more time: --set ready_timeout_s=SECONDS",
+        )
+
+    def _announced_url(self) -> str | None:
+        for line in self.process.log_lines(self._log_start):
+            if line.startswith(READY):
+                return line.removeprefix(READY).split()[0]
+        return None
+
+    def _tail(self) -> str:
+        return "\n".join(f"  {line}" for line in self.process.log_lines(self._log_start)[-8:])
+
+
+def _end_words(end: ProcessEnd) -> str:
+    words = f"signal {end.signal}" if end.signal else f"exit code {end.exit_code}"
+    return f"{words}, out of memory" if end.out_of_memory else words
+
+
+def _answers(url: str, path: str) -> bool:
+    """Whether the server answers `path` with success, or, where it does not know the path, at all."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "127.0.0.1", parts.port, timeout=2.0)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status < 500
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,224 @@
+"""Finds what can be chosen by name: scenarios, targets, faults, writers. A folder scan, then entry points.
+
+One value in one file is all that an extension needs; a package of its own can add more under the entry-point
+groups `contextlab.scenarios.<command>`, `contextlab.targets`, `contextlab.faults` and `contextlab.reports`.
+A name that is taken twice is an error that names both places.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import TextIO, cast
+
+from contextlab.model import (
+    Knowledge,
+    Run,
+    Scenario,
+    ServerCommand,
+    Setting,
+    Settings,
+    Target,
+    TargetSpec,
+    UsageError,
+)
+
+COMMANDS = ("overflow",)
+"""The commands that have scenarios, each a folder below `scenarios/`."""
+
+Writer = Callable[[Run, TextIO], None]
+
+
+def _modules(package: str, group: str) -> Iterator[ModuleType]:
+    """Every module of a package folder, then every module that an entry point of the group names."""
+    folder = importlib.import_module(package)
+    for info in pkgutil.iter_modules(folder.__path__):
+        yield importlib.import_module(f"{package}.{info.name}")
+    for entry in entry_points(group=group):
+        yield importlib.import_module(entry.module)
+
+
+def _claim(found: dict[str, ModuleType], name: str, module: ModuleType, kind: str) -> None:
+    if name in found and found[name] is not module:
+        raise UsageError(
+            f"{kind} {name!r} is defined twice: in {found[name].__file__} and in {module.__file__}",
+            "rename one of them, or uninstall the package that brings it",
+        )
+    found[name] = module
+
+
+def _choose(kind: str, name: str, names: Sequence[str]) -> str:
+    """The name itself if it is one of `names`; else a UsageError with the likely and the possible ones."""
+    if name in names:
+        return name
+    close = get_close_matches(name, names, n=3)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    raise UsageError(f"{kind}={name!r}: there is no such {kind}", f"{hint}choose from: {', '.join(sorted(names))}")
+
+
+# ── scenarios ────────────────────────────────────────────────────────────────────────────────────
+
+
+def scenarios(command: str) -> dict[str, Scenario]:
+    """The scenarios of a command by name, in the order in which they run."""
+    package = f"contextlab.scenarios.{command}"
+    modules: dict[str, ModuleType] = {}
+    for module in _modules(package, package):
+        if isinstance(scenario := getattr(module, "SCENARIO", None), Scenario):
+            _claim(modules, scenario.name, module, "scenario")
+    found: list[Scenario] = [module.SCENARIO for module in modules.values()]
+    return {scenario.name: scenario for scenario in sorted(found, key=lambda scenario: (scenario.order, scenario.name))}
+
+
+def choose_scenarios(command: str, names: Sequence[str]) -> list[Scenario]:
+    """The scenarios asked for, in running order; all of them where no name is given."""
+    known = scenarios(command)
+    for name in names:
+        _choose("scenario", name, list(known))
+    return [scenario for name, scenario in known.items() if not names or name in names]
+
+
+# ── targets ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def targets() -> dict[str, ModuleType]:
+    """The target modules by scheme; a module may answer to several (`ALSO`)."""
+    found: dict[str, ModuleType] = {}
+    for module in _modules("contextlab.targets", "contextlab.targets"):
+        if isinstance(scheme := getattr(module, "SCHEME", None), str):
+            for name in (scheme, *getattr(module, "ALSO", ())):
+                _claim(found, name, module, "target scheme")
+    return found
+
+
+def presets() -> dict[str, TargetSpec]:
+    """Targets with a name of their own, such as the default one."""
+    found: dict[str, TargetSpec] = {}
+    for module in targets().values():
+        found.update(getattr(module, "PRESETS", {}))
+    return found
+
+
+def settings_of(scheme: str) -> dict[str, Setting]:
+    """The settings that targets of a scheme declare, by name."""
+    return {setting.name: setting for setting in cast("tuple[Setting, ...]", targets()[scheme].SETTINGS)}
+
+
+def parse_target(text: str, assignments: Sequence[str] = (), *, at: str | None = None) -> TargetSpec:
+    """The target that the user named, with its settings checked.
+
+    `text` is a preset's name or SCHEME:ADDRESS; `assignments` are "name=value" (`--set`); `at` is the URL where
+    a `run:` command will answer. Raises UsageError naming the value, the rule and the choices.
+    """
+    known = targets()
+    preset = presets().get(text)
+    if preset is None:
+        scheme, colon, address = text.partition(":")
+        if not colon or scheme not in known:
+            names = [*presets(), *(f"{name}:…" for name in known)]
+            close = get_close_matches(scheme, [*presets(), *known], n=2)
+            hint = f"did you mean {' or '.join(close)}? " if close else ""
+            if text.endswith(".gguf"):
+                hint = f"did you mean gguf:{text}? "
+            raise UsageError(
+                f"target={text!r}: not a preset and not SCHEME:ADDRESS", f"{hint}choose from: {', '.join(names)}"
+            )
+        if address.startswith("//"):
+            address = text
+        preset = TargetSpec(name=text, scheme=scheme, address=address)
+    if (at is not None) != hasattr(known[preset.scheme], "NEEDS_AT"):
+        if at is None:
+            raise UsageError(
+                f"target={text!r}: where will the command answer?",
+                "add --at URL, for example --at http://127.0.0.1:8000",
+            )
+        raise UsageError(f"--at={at!r}: only a run: target is started at a URL", "leave --at out")
+    declared = settings_of(preset.scheme)
+    values = {name: setting.default for name, setting in declared.items()} | dict(preset.settings)
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"--set {assignment!r}: not of the form name=value", f"names: {', '.join(declared)}")
+        values[_choose("setting", name, list(declared))] = parse_setting(declared[name], value)
+    return replace(preset, settings=values, url=at)
+
+
+def parse_setting(setting: Setting, text: str) -> int | bool | float | str | None:
+    """The value that a text gives a setting. Raises UsageError naming the value and the rule."""
+    rule = setting.kind
+    try:
+        if setting.kind == "bool":
+            value: int | bool | float | str = {"true": True, "false": False, "1": True, "0": False}[text.lower()]
+            rule = "true or false"
+        elif setting.kind == "int":
+            rule = "a whole number"
+            value = int(text)
+        elif setting.kind == "float":
+            rule = "a number"
+            value = float(text)
+        else:
+            value = text
+    except (ValueError, KeyError):
+        raise UsageError(f"{setting.name}={text!r}: must be {rule}", setting.help) from None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        low = float("-inf") if setting.low is None else setting.low
+        high = float("inf") if setting.high is None else setting.high
+        if not low <= value <= high:
+            raise UsageError(f"{setting.name}={text}: must be between {low:g} and {high:g}", setting.help)
+    if setting.choices and value not in setting.choices:
+        raise UsageError(f"{setting.name}={text!r}: must be one of {', '.join(setting.choices)}", setting.help)
+    return value
+
+
+def server_command(spec: TargetSpec) -> ServerCommand | None:
+    """How to start the server of this target; None where there is none of ours to start."""
+    start: Callable[[TargetSpec], ServerCommand] | None = getattr(targets()[spec.scheme], "server", None)
+    return None if start is None else start(spec)
+
+
+def runs_in_child(spec: TargetSpec) -> bool:
+    """Whether a target of this scheme lives inside the process that opens it (its module says IN_PROCESS)."""
+    return bool(getattr(targets()[spec.scheme], "IN_PROCESS", False))
+
+
+def open_target(spec: TargetSpec, knowledge: Knowledge | None = None) -> AbstractAsyncContextManager[Target]:
+    """Open a target. A server of ours that has no opener of its own is opened as any other HTTP server, at its URL."""
+    module = targets()[spec.scheme]
+    if not hasattr(module, "open_target"):
+        module = targets()["http"]
+        spec = replace(spec, address=spec.url or spec.address)
+    opener: Callable[[TargetSpec, Knowledge | None], AbstractAsyncContextManager[Target]] = module.open_target
+    return opener(spec, knowledge)
+
+
+# ── writers ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def writers() -> dict[str, Writer]:
+    """The report writers by the name of their file."""
+    modules: dict[str, ModuleType] = {}
+    for module in _modules("contextlab.reports", "contextlab.reports"):
+        if callable(getattr(module, "write", None)):
+            _claim(modules, module.__name__.rpartition(".")[2], module, "writer")
+    return {name: module.write for name, module in modules.items()}
+
+
+def choose_writer(name: str) -> Writer:
+    """The writer of that name."""
+    known = writers()
+    return known[_choose("format", name, list(known))]
+
+
+def shown_settings(settings: Settings) -> str:
+    """Settings as a user would write them, the unset ones left out."""
+    return " ".join(
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in settings.items()
+        if value is not None
+    )

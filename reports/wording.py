@@ -1,0 +1,78 @@
+"""How names, numbers and a target's own words are put into text that people read.
+
+Pure and the same for every writer. What a target says is hostile: `clean` shows anything that could
+move a cursor, change a colour or reorder a line as an escape, and nothing here is ever read as markup.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from contextlab.model import Verdict
+
+MARKS = {Verdict.PASS: "✓", Verdict.UNKNOWN: "?", Verdict.FAIL: "✗"}
+"""One mark a verdict, so that colour is never the only sign."""
+
+COLOURS = {Verdict.PASS: "green", Verdict.UNKNOWN: "yellow", Verdict.FAIL: "red"}
+"""The colour of a mark, by the terminal's own palette."""
+
+COUNTED_AS = {Verdict.PASS: "held", Verdict.UNKNOWN: "unknown", Verdict.FAIL: "failed"}
+"""How probes are counted by verdict: "3 failed"."""
+
+MAX_QUOTE_CHARS = 600
+"""Longer words of a target are cut, and the report says by how much: the record has them all."""
+
+_ASCII = str.maketrans({"✓": "+", "✗": "x", "·": "-", "│": "|", "▸": ">", "—": "-", "–": "-"})
+
+
+def clean(text: str) -> str:
+    """`text` on one line, with every character that is not printable written as its escape (`\\x1b`, `\\n`)."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def quote(text: str) -> str:
+    """The start of what somebody else said, cleaned; says how many characters are left out, if any."""
+    if len(text) <= MAX_QUOTE_CHARS:
+        return clean(text)
+    return f"{clean(text[:MAX_QUOTE_CHARS])} (and {len(text) - MAX_QUOTE_CHARS} more characters, in the record)"
+
+
+def value(thing: object) -> str:
+    """A number, a text or a truth as reports print it; what nobody knows is "–"."""
+    if thing is None or (isinstance(thing, float) and math.isnan(thing)):
+        return "–"
+    if isinstance(thing, bool):
+        return "yes" if thing else "no"
+    if isinstance(thing, float):
+        return f"{thing:.0f}" if thing.is_integer() or abs(thing) >= 10_000 else f"{thing:.4g}"
+    return quote(str(thing))
+
+
+def num(count: int, noun: str) -> str:
+    """`num(1, "probe")` is "1 probe", `num(2, "probe")` "2 probes"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(names: Sequence[str], most: int | None = None) -> str:
+    """Names with commas between; past `most` of them, how many more there are."""
+    if most is None or len(names) <= most + 1:  # "and 1 more" is no shorter than the name
+        return ", ".join(clean(name) for name in names)
+    return f"{', '.join(clean(name) for name in names[:most])} and {len(names) - most} more"
+
+
+def clock(seconds: float) -> str:
+    """A duration as a stopwatch shows it: `0:07`, `2:31`, `1:02:31`."""
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def encodable(text: str, encoding: str | None) -> str:
+    """`text` as a stream of that encoding can take it: plain marks and escapes where it is not Unicode."""
+    encoding = encoding or "utf-8"
+    if encoding.lower().replace("-", "").startswith("utf"):
+        return text
+    return text.translate(_ASCII).encode(encoding, "backslashreplace").decode(encoding)

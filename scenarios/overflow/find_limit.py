@@ -1,0 +1,123 @@
+"""The largest prompt that is really accepted and really read, beside every limit that is declared.
+
+    control (well inside) ─▶ window − 1, window ─▶ bisection between what was read and what was not ─▶ edge
+
+Reading is judged by what the target says it evaluated and, where the model can repeat them, by three codes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from random import Random
+
+from contextlab.analysis.ends import about_control, judge_reading, recalled
+from contextlab.analysis.prompts import CODE_TOKENS, PLACES, marked
+from contextlab.model import (
+    FITS,
+    REFUSES,
+    Exchange,
+    Judgement,
+    Knowledge,
+    Observation,
+    Outcome,
+    Plan,
+    Probe,
+    Scenario,
+)
+
+CONTROL_TOKENS = 256
+ONE_TOKEN = "one-token"
+FIRST_GUESS_TOKENS = 1024
+MAX_PROMPT_TOKENS = 32768
+"""Where the search stops if the target declares nothing and refuses nothing."""
+
+
+def plan(known: Knowledge, rng: Random) -> Plan:
+    """A control, the declared edge from both sides, a bisection where it is elsewhere, and the edge once more."""
+    window, seed = known.limits.context_tokens, rng.randrange(1 << 30)
+    control_tokens = min(CONTROL_TOKENS, (window or CONTROL_TOKENS) * 5 // 8)
+    seen = yield _probe(
+        f"control-{control_tokens}", control_tokens, PLACES, seed, {"role": "control"}, allowed_fits=True
+    )
+    if seen is None or not seen.exchanges or any(exchange.failure for exchange in seen.exchanges):
+        return  # not even that was answered: there is no edge to look for
+    about: dict[str, int | float | str] = {**about_control(recalled(seen.exchanges))}
+    low, high = control_tokens, None
+    guesses = [window - 1, window] if window else [FIRST_GUESS_TOKENS]
+    while guesses:
+        size = guesses.pop(0)
+        asks = PLACES if window is None or size >= window else ()
+        probe = _probe(f"prompt-{size}", size, asks, seed, {**about, "role": "search", "accepted_tokens": low})
+        seen = yield probe
+        if seen is not None and seen.exchanges and _reading(probe, seen.exchanges, known).outcome in FITS:
+            low = size
+        else:
+            high = size
+        most = min(MAX_PROMPT_TOKENS, 4 * window) if window else MAX_PROMPT_TOKENS
+        if high is None and not guesses and size < most:
+            guesses = [size * 2]
+        elif high is not None and high - low > 1:
+            guesses = [(low + high) // 2]
+        else:
+            guesses = [] if high is not None else guesses
+    numbers = {**about, "role": "edge", "measured_tokens": low, "accepted_tokens": low, "window_tokens": window or 0}
+    size = low - CODE_TOKENS
+    yield _probe(f"edge-{low}", size, PLACES, seed, numbers, allowed_fits=True)
+
+
+def _probe(
+    name: str,
+    size: int,
+    asks: Iterable[str],
+    seed: int,
+    about: dict[str, int | float | str],
+    *,
+    allowed_fits: bool = False,
+) -> Probe:
+    requests = tuple(marked(f"ask:{ask}", size, ask, seed=seed, stream=False) for ask in asks)
+    if not allowed_fits:  # at the edge there may be room for no more than one token: the first request asks for one
+        first = marked(ONE_TOKEN, size, "HEAD", seed=seed, stream=False, reply_tokens=1)
+        requests = (replace(first, expects=""), *requests)
+    return Probe(
+        name=name,
+        requests=requests,
+        allowed=FITS if allowed_fits else REFUSES,
+        neighbour=False,
+        about={"size_tokens": size, **about},
+    )
+
+
+def _reading(probe: Probe, exchanges: Sequence[Exchange], known: Knowledge) -> Judgement:
+    """By the codes where all of them could be asked for, else by the request for one token alone."""
+    asked = [exchange for exchange in exchanges if exchange.request.name != ONE_TOKEN]
+    if exchanges[0].request.name == ONE_TOKEN and (not asked or any(exchange.failure for exchange in asked)):
+        return judge_reading(probe, exchanges[:1], known)
+    return judge_reading(probe, asked, known)
+
+
+def judge(probe: Probe, seen: Observation) -> Iterable[Judgement]:
+    """Each size by what was read of it; the last probe also compares the measured with the declared limit."""
+    judged = _reading(probe, seen.exchanges, seen.knowledge)
+    if probe.about["role"] != "edge" or judged.outcome not in FITS:
+        yield judged
+        return
+    measured, window = int(probe.about["measured_tokens"]), int(probe.about["window_tokens"])
+    declared = {f"declared_{limit.name}": limit.tokens for limit in seen.knowledge.limits.declared}
+    numbers = {**judged.evidence, "measured_tokens": measured, "window_tokens": window or None, **declared}
+    if not window:
+        why = f"the largest prompt that was read has {measured} tokens; the target declares no window"
+        yield replace(judged, outcome=Outcome.OK, why=why, evidence=numbers)
+    elif measured < window - 1:
+        why = f"the target declares a window of {window} tokens, but prompts are read only up to {measured}"
+        yield replace(judged, outcome=Outcome.REJECTED, why=why, evidence=numbers)
+    else:
+        why = f"the largest prompt that was read has {measured} tokens, as a window of {window} promises; {judged.why}"
+        yield replace(judged, outcome=Outcome.OK, why=why, evidence=numbers)
+
+
+SCENARIO = Scenario(
+    name="find-limit",
+    summary="the largest prompt that is accepted and read, against every declared limit",
+    plan=plan,
+    judge=judge,
+    order=10,
+)
