@@ -2,32 +2,41 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+READY := $(VENV)/.ready
+READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: setup demo test check fix types clean capture
+.PHONY: setup setup-dev demo test check fix types clean capture
 
-setup: $(STAMP)
+setup: $(READY)
+setup-dev: $(READY_DEV)
 
-$(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "contextlab needs Python 3.11 or newer; name one: make PYTHON=python3.11 …")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[llama,dev]'
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("contextlab needs Python 3.11 or newer; name one: make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(READY): $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[llama]'
 	$(BIN)/contextlab models add smollm2
+	touch $@
+
+$(READY_DEV): $(READY)
+	$(PIP) --editable '.[llama,hf,dev]'
 	touch $@
 
 # Exit 1 means that the tool found something, which is what the demo is for.
 demo: setup
 	$(BIN)/contextlab overflow smollm2 || test $$? -eq 1
 
-test: setup
+test: setup-dev
 	$(BIN)/python -m pytest
 
-check: setup types
+check: setup-dev types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-fix: setup
+fix: setup-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -4,8 +4,8 @@ A marked prompt carries three sentences that can be asked for, at its head, midd
 
     HEAD's code · filler · MIDDLE's code · filler · TAIL's code · question
 
-Which codes still come back tells which part of the prompt was read. Plain "code of X" sentences are what even a
-model of 135 M parameters repeats; more natural texts are not (it was tried: see docs/design-notes.md).
+Which codes still come back tells which part of the prompt was read. Sentences of this form are what even a model of
+135 M parameters repeats; word pairs, key=value lines and lines of their own for each code were tried, and are not.
 """
 
 from __future__ import annotations
