@@ -602,7 +602,7 @@ Record = Mapping[str, Any]
 header       schema, run, command, argv, started_at, seed, versions, machine, target, policy
 server       pid, url, log, memory_limit: a server of ours was started (`restart` counts them)
 knowledge    what opening the target established (Knowledge)
-scenario     name, summary, num: the scenario begins
+scenario     name, summary, num_probes, num_later: the scenario begins; how many probes it and the later ones foresee
 skip         scenario, probe, reason
 probe        scenario, probe (Probe): the probe begins
 event        scenario, probe, exchange, event (Event): one thing that crossed the wire

@@ -26,6 +26,7 @@ from contextlab.model import (
     Settings,
     Target,
     TargetSpec,
+    UnableError,
     UsageError,
 )
 
@@ -41,7 +42,13 @@ def _modules(package: str, group: str) -> Iterator[ModuleType]:
     for info in pkgutil.iter_modules(folder.__path__):
         yield importlib.import_module(f"{package}.{info.name}")
     for entry in entry_points(group=group):
-        yield importlib.import_module(entry.module)
+        try:
+            yield importlib.import_module(entry.module)
+        except Exception as error:  # somebody else's code: whatever it raises, say whose it is
+            raise UnableError(
+                f"the extension {entry.value} ({group}) cannot be loaded: {type(error).__name__}: {error}",
+                "mend it, or uninstall the package that brings it",
+            ) from error
 
 
 def _claim(found: dict[str, ModuleType], name: str, module: ModuleType, kind: str) -> None:
@@ -100,8 +107,11 @@ def targets() -> dict[str, ModuleType]:
 def presets() -> dict[str, TargetSpec]:
     """Targets with a name of their own, such as the default one."""
     found: dict[str, TargetSpec] = {}
+    owners: dict[str, ModuleType] = {}
     for module in targets().values():
-        found.update(getattr(module, "PRESETS", {}))
+        for name, spec in getattr(module, "PRESETS", {}).items():
+            _claim(owners, name, module, "preset")
+            found[name] = spec
     return found
 
 
@@ -145,7 +155,8 @@ def parse_target(text: str, assignments: Sequence[str] = (), *, at: str | None =
         name, equals, value = assignment.partition("=")
         if not equals:
             raise UsageError(f"--set {assignment!r}: not of the form name=value", f"names: {', '.join(declared)}")
-        values[_choose("setting", name, list(declared))] = parse_setting(declared[name], value)
+        setting = declared[_choose("setting", name, list(declared))]
+        values[setting.name] = parse_setting(setting, value)
     return replace(preset, settings=values, url=at)
 
 
@@ -154,8 +165,8 @@ def parse_setting(setting: Setting, text: str) -> int | bool | float | str | Non
     rule = setting.kind
     try:
         if setting.kind == "bool":
-            value: int | bool | float | str = {"true": True, "false": False, "1": True, "0": False}[text.lower()]
             rule = "true or false"
+            value: int | bool | float | str = {"true": True, "false": False, "1": True, "0": False}[text.lower()]
         elif setting.kind == "int":
             rule = "a whole number"
             value = int(text)
@@ -170,10 +181,23 @@ def parse_setting(setting: Setting, text: str) -> int | bool | float | str | Non
         low = float("-inf") if setting.low is None else setting.low
         high = float("inf") if setting.high is None else setting.high
         if not low <= value <= high:
-            raise UsageError(f"{setting.name}={text}: must be between {low:g} and {high:g}", setting.help)
+            raise UsageError(f"{setting.name}={text}: must be {_range(setting)}", setting.help)
     if setting.choices and value not in setting.choices:
         raise UsageError(f"{setting.name}={text!r}: must be one of {', '.join(setting.choices)}", setting.help)
     return value
+
+
+def _range(setting: Setting) -> str:
+    """The numbers that a setting allows, in words."""
+    low, high = (
+        None if bound is None else int(bound) if float(bound).is_integer() else bound
+        for bound in (setting.low, setting.high)
+    )
+    if low is None and high is None:
+        return "a finite number"
+    if high is None:
+        return f"{low} or more"
+    return f"{high} or less" if low is None else f"between {low} and {high}"
 
 
 def server_command(spec: TargetSpec) -> ServerCommand | None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from contextlab.model import ContextlabError, Finding, Limits, Run, Verdict
-from contextlab.reports import summary
+from contextlab.reports import grouping, summary
 
 
 def write(run: Run, out: TextIO) -> None:
@@ -24,7 +24,7 @@ def document(run: Run) -> dict[str, Any]:
     """The run as a JSON document; `run` is the path of its folder."""
     known = run.knowledge
     fields = {
-        **_frame(str(run.header.get("command") or "overflow"), summary.target(run)),
+        **_frame(summary.command(run), summary.target(run)),
         "verdict": summary.verdict(run).name,
         "exit": summary.exit_status(run),
         "flavour": known.flavour if known else None,
@@ -34,7 +34,7 @@ def document(run: Run) -> dict[str, Any]:
         "seed": run.header.get("seed"),
         "notes": list(summary.notes(run)),
         "limits": _limits(known.limits if known else Limits()),
-        "findings": [_finding(finding) for finding in summary.findings(run)],
+        "findings": [_finding(finding) for finding in grouping.findings(run)],
         "skipped": [{"scenario": skip.scenario, "probe": skip.probe, "reason": skip.reason} for skip in run.skips],
         "run": run.path,
     }

@@ -46,6 +46,19 @@ def command(words: Sequence[str], width: int) -> list[Text]:
     return [Text(line, "bold") for line in lines]
 
 
+def flowing(parts: Sequence[Text], width: int, between: str = " · ") -> list[Text]:
+    """The parts after each other, with lines broken between them where that helps, and within them where it must."""
+    lines: list[Text] = []
+    for place, part in enumerate(parts):
+        last = place == len(parts) - 1
+        whole = part if last else Text.assemble(part, (between.rstrip(), "dim"))
+        if lines and lines[-1].cell_len + 1 + whole.cell_len <= width:
+            lines[-1].append(" ").append_text(whole)
+        else:
+            lines += wrapped(whole, width)
+    return lines
+
+
 def placed(cells: Sequence[Text], starts: Sequence[int]) -> Text:
     """One line with each cell at its column; the first stands at 0, empty ones leave no trace."""
     line = Text()

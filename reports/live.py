@@ -30,12 +30,17 @@ HEARTBEAT_S = 15.0
 """A log that has heard nothing for this long is told, with the next record, what is running."""
 
 
+MAX_RUN_S = 1e9
+"""A record from later than this is no clock of ours."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Where a run stands. Never changed in place: the display reads it from another thread.
 
-    `num_probes`: probes planned in this scenario, None where the record does not say. `spent_s`: what each
-    finished probe of this scenario took. `others`: findings that do not pass, counted by verdict and outcome.
+    `num_probes`: probes foreseen in this scenario, None where the record does not say; `num_later`: in those after it.
+    `spent_s`: what each finished probe took; `num_done_here` of them belong to this scenario.
+    `others`: findings that do not pass, counted by verdict and outcome.
     """
 
     at_s: float = 0.0
@@ -45,15 +50,18 @@ class Progress:
     probe: str = ""
     probe_began_s: float = 0.0
     num_probes: int | None = None
+    num_later: int = 0
     spent_s: tuple[float, ...] = ()
     num_done: int = 0
+    num_done_here: int = 0
     num_held: int = 0
     others: Mapping[tuple[Verdict, Outcome], int] = field(default_factory=dict)
 
     def after(self, record: Mapping[str, Any]) -> Progress:
         """The progress one record later; kinds that it does not know only move the time."""
-        at_s = record.get("at_s")
-        now = replace(self, at_s=max(self.at_s, float(at_s))) if isinstance(at_s, int | float) else self
+        now, at_s = self, record.get("at_s")
+        if isinstance(at_s, int | float) and self.at_s <= at_s < MAX_RUN_S:
+            now = replace(self, at_s=float(at_s))
         match record.get("kind"):
             case "progress":
                 return replace(now, text=_text(record, "text"))
@@ -63,22 +71,24 @@ class Progress:
                 return replace(now, probe=_probe_name(record), probe_began_s=now.at_s, text="")
             case "observed" if now.probe:
                 spent_s = (*now.spent_s, now.at_s - now.probe_began_s)
-                return replace(now, probe="", spent_s=spent_s, num_done=now.num_done + 1)
+                num_done_here = now.num_done_here + 1
+                return replace(now, probe="", spent_s=spent_s, num_done=now.num_done + 1, num_done_here=num_done_here)
             case "finding":
                 finding = record.get("finding")
                 return now._counting(finding if isinstance(finding, Mapping) else record)
         return now
 
     def left_s(self, now_s: float) -> float | None:
-        """Time left in this scenario: the mean of its finished probes for each one to come; None if unknown."""
+        """Time left in the run: the mean of its finished probes for each one to come; None if unknown."""
         if self.num_probes is None or not self.spent_s:
             return None
         mean_s = sum(self.spent_s) / len(self.spent_s)
         running_s = now_s - self.probe_began_s if self.probe else 0.0
-        return max(0.0, (self.num_probes - len(self.spent_s)) * mean_s - min(running_s, mean_s))
+        num_left = max(0, self.num_probes - self.num_done_here) + self.num_later
+        return max(0.0, num_left * mean_s - min(running_s, mean_s))
 
     def _nothing_running(self) -> Progress:
-        return replace(self, probe="", text="", spent_s=())
+        return replace(self, probe="", text="", num_done_here=0)
 
     def _counting(self, finding: Mapping[str, Any]) -> Progress:
         try:
@@ -97,7 +107,13 @@ def _text(record: Mapping[str, Any], name: str) -> str:
 def _scenario(record: Mapping[str, Any]) -> dict[str, Any]:
     planned = record.get("num_probes")
     num_probes = planned if isinstance(planned, int) and planned > 0 else None
-    return {"scenario": _text(record, "name"), "about": _text(record, "summary"), "num_probes": num_probes}
+    later = record.get("num_later")
+    return {
+        "scenario": _text(record, "name"),
+        "about": _text(record, "summary"),
+        "num_probes": num_probes,
+        "num_later": later if isinstance(later, int) and later > 0 else 0,
+    }
 
 
 def _probe_name(record: Mapping[str, Any]) -> str:
@@ -130,11 +146,10 @@ def heartbeat(progress: Progress, now_s: float) -> str:
 def _counts(progress: Progress, now_s: float) -> list[str]:
     counts = [f"{num(progress.num_done, 'probe')} done"]
     if progress.num_probes is not None:
-        counts.append(f"{min(len(progress.spent_s), progress.num_probes)} of {progress.num_probes} in this scenario")
-    if left_s := round(
-        progress.left_s(now_s) or 0.0
-    ):  # a probe that takes longer than the others leaves nothing to say
-        counts.append(f"about {clock(left_s)} left in it")
+        counts.append(f"{min(progress.num_done_here, progress.num_probes)} of {progress.num_probes} in this scenario")
+    left_s = round(progress.left_s(now_s) or 0.0)
+    if left_s:  # a probe that takes longer than the others leaves nothing to say
+        counts.append(f"about {clock(left_s)} left")
     return counts
 
 

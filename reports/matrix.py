@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from rich.text import Text
 
 from contextlab.model import Outcome, Verdict
-from contextlab.reports import summary
+from contextlab.reports import grouping
+from contextlab.reports.grouping import Cells
 from contextlab.reports.layout import GAP, labelled, ladder, placed, wrapped
-from contextlab.reports.summary import Cells
 from contextlab.reports.wording import COLOURS, MARKS, clean
 
 _NONE = Text("·", "dim")
@@ -22,7 +22,7 @@ _RULE = Text("│", "dim")
 
 def matrix(cells: Cells, width: int) -> list[Text]:
     """The matrix as lines of at most `width` cells; no lines where no probe has an outcome."""
-    outcomes = summary.outcomes(cells)
+    outcomes = grouping.outcomes(cells)
     heads = [Text(outcome.name, "dim") for outcome in outcomes]
     names = [_name(scenario, row) for scenario, row in cells.items()]
     table = [[_cell(row.get(outcome, {})) for outcome in outcomes] for row in cells.values()]
@@ -50,7 +50,7 @@ def _rows(names: Sequence[Text], table: Sequence[Sequence[Text]], starts: Sequen
 
 
 def _name(scenario: str, row: Mapping[Outcome, Mapping[Verdict, int]]) -> Text:
-    verdict = summary.worst(row)
+    verdict = grouping.worst(row)
     return Text.assemble("  ", (MARKS[verdict], COLOURS[verdict]), f" {clean(scenario)}")
 
 

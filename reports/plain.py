@@ -5,33 +5,48 @@ No colour, no columns, no width: the same record gives the same text wherever it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import summary
-from contextlab.reports.wording import COUNTED_AS, MARKS, clean, listed, quote, value
+from contextlab.reports import grouping, headline, summary
+from contextlab.reports.grouping import Group
+from contextlab.reports.wording import (
+    COUNTED_AS,
+    MARKS,
+    MAX_REASONS,
+    clean,
+    grounds,
+    listed,
+    named,
+    num,
+    pairs,
+    quote,
+    unsaid,
+    value,
+)
 
 
 def lines(run: Run) -> Iterator[str]:
     """The report, line by line, the verdict first."""
-    yield f"{summary.headline_word(run)}  {summary.headline(run)}"
+    yield f"{headline.word(run)}  {headline.sentence(run)}"
     yield f"result: {summary.tally_words(run)}"
     yield f"ended: {summary.exit_words(run)}"
     if stopped_in := summary.unfinished(run):
         yield f"stopped in: {clean(stopped_in)}"
     yield from (f"note: {quote(note)}" for note in summary.notes(run))
+    if tested := summary.target_facts(run):
+        yield f"target: {', '.join(tested)}"
+    yield from _under(_limits(run))
+    yield from _under(_outcomes(run))
+    for wanted in (Verdict.FAIL, Verdict.UNKNOWN):
+        for group in grouping.groups(run, wanted):
+            yield from _under(_group(group))
+    yield from _under(_passed(run))
+    yield from _under(_skipped(run))
     yield ""
-    yield from (f"{name}: {', '.join(words)}" for name, words in summary.target_facts(run).items())
-    yield from _limits(run)
-    yield from _outcomes(run)
-    yield from _findings(run, Verdict.FAIL)
-    yield from _findings(run, Verdict.UNKNOWN)
-    yield from _under([f"passed: {clean(name)}: {words}" for name, words in summary.passed_words(run).items()])
-    yield from _under(
-        f"skipped: {clean(scenario)}{' ' + listed(probes) if probes else ''}: {quote(reason)}"
-        for (scenario, reason), probes in summary.skipped(run).items()
-    )
-    yield ""
+    if command := summary.command_line(run):
+        yield f"command: {' '.join(command)}"
+    yield from (f"{name}: {', '.join(words)}" for name, words in summary.provenance(run).items())
     yield f"record: {clean(run.path)}"
     yield f"next: {' '.join(summary.next_command(run))}"
 
@@ -42,38 +57,52 @@ def _limits(run: Run) -> Iterator[str]:
         yield f"limit: {value(limit.tokens)} tokens, {limit.layer} {clean(limit.name)}, {clean(limit.source)}{binding}"
     if pool := summary.pool_words(run):
         yield f"pool: {pool}"
-    if (measured := summary.measured_tokens(run)) is not None:
-        yield f"measured limit: {measured} tokens"
+    if measured := summary.measured_words(run):
+        yield f"measured: {measured}"
 
 
 def _outcomes(run: Run) -> Iterator[str]:
-    matrix = summary.cells(run)
-    yield from _under(
-        f"scenario: {MARKS[summary.worst(row)]} {clean(scenario)}: "
-        + ", ".join(
+    matrix = grouping.cells(run)
+    for scenario, row in matrix.items():
+        words = (
             f"{MARKS[verdict]} {row[outcome][verdict]} {outcome}"
-            for outcome in summary.outcomes(matrix)
+            for outcome in grouping.outcomes(matrix)
             for verdict in sorted(row.get(outcome, ()), reverse=True)
         )
-        for scenario, row in matrix.items()
-    )
+        yield f"scenario: {MARKS[grouping.worst(row)]} {clean(scenario)}: {', '.join(words)}"
 
 
-def _findings(run: Run, wanted: Verdict) -> Iterator[str]:
-    for group in summary.groups(run, wanted):
-        finding = group.first
-        yield ""
-        yield f"{COUNTED_AS[wanted]}: {finding.outcome}: {finding.outcome.value}"
-        yield f"  scenario: {clean(finding.scenario)}"
-        yield f"  {'probe' if len(group.probes) == 1 else 'probes'}: {listed(group.probes)}"
-        yield f"  layer: {finding.layer}"
-        yield f"  why: {quote(finding.why)}"
-        yield from (f"  evidence: {clean(name)}: {value(thing)}" for name, thing in group.evidence.items())
-        if finding.remedy:
-            yield f"  remedy: {clean(finding.remedy)}"
+def _group(group: Group) -> Iterator[str]:
+    """Findings with one cause; the number of probes stands at each reason where there are several."""
+    finding = group.example
+    yield f"{COUNTED_AS[finding.verdict]}: {finding.outcome}: {finding.outcome.value}"
+    yield f"  layer: {finding.layer}"
+    yield from (f"  probes: {clean(scenario)}: {listed(probes)}" for scenario, probes in group.probes.items())
+    for reason in group.reasons[:MAX_REASONS]:
+        count = f"{num(reason.num_probes, 'probe')}: " if len(group.reasons) > 1 else ""
+        yield f"  why: {count}{quote(reason.why)}"
+    if rest := unsaid(len(group.reasons)):
+        yield f"  why: {rest}"
+    if group.num_probes > 1:
+        yield f"  example: {named(finding)}"
+    if finding.evidence:
+        yield f"  evidence: {' · '.join(' '.join(pair) for pair in pairs(finding.evidence))}"
+    if finding.remedy:
+        yield f"  remedy: {clean(finding.remedy)}"
 
 
-def _under(rows: Iterator[str] | list[str]) -> Iterator[str]:
+def _passed(run: Run) -> Iterator[str]:
+    for scenario, row in grouping.passed(run).items():
+        for outcome, reason in row.items():
+            yield f"passed: {clean(scenario)}: {reason.num_probes} {outcome}: {grounds(reason.example)}"
+
+
+def _skipped(run: Run) -> Iterator[str]:
+    for (scenario, reason), probes in grouping.skipped(run).items():
+        yield f"skipped: {clean(scenario)}{' ' + listed(probes) if probes else ''}: {quote(reason)}"
+
+
+def _under(rows: Iterable[str]) -> Iterator[str]:
     """The rows after a blank line, or nothing where there are none."""
     for place, row in enumerate(rows):
         if place == 0:

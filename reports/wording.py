@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from contextlab.model import Verdict
+from contextlab.model import Evidence, Finding, Verdict
 
 MARKS = {Verdict.PASS: "✓", Verdict.UNKNOWN: "?", Verdict.FAIL: "✗"}
 """One mark a verdict, so that colour is never the only sign."""
@@ -23,7 +23,10 @@ COUNTED_AS = {Verdict.PASS: "held", Verdict.UNKNOWN: "unknown", Verdict.FAIL: "f
 MAX_QUOTE_CHARS = 600
 """Longer words of a target are cut, and the report says by how much: the record has them all."""
 
-_ASCII = str.maketrans({"✓": "+", "✗": "x", "·": "-", "│": "|", "▸": ">", "—": "-", "–": "-"})
+MAX_REASONS = 3
+"""Different reasons given for one outcome before the rest are counted."""
+
+_ASCII = str.maketrans({"✓": "+", "✗": "x", "·": "-", "│": "|", "▸": ">", "×": "x", "—": "-", "–": "-"})
 
 
 def clean(text: str) -> str:
@@ -61,6 +64,33 @@ def listed(names: Sequence[str], most: int | None = None) -> str:
     if most is None or len(names) <= most + 1:  # "and 1 more" is no shorter than the name
         return ", ".join(clean(name) for name in names)
     return f"{', '.join(clean(name) for name in names[:most])} and {len(names) - most} more"
+
+
+def named(finding: Finding) -> str:
+    """`scenario/probe`."""
+    return f"{clean(finding.scenario)}/{clean(finding.probe)}"
+
+
+def grounds(finding: Finding) -> str:
+    """Why, in its own words, and the server's name for its error where it gave one: `… [exceed_context_size_error]`."""
+    error_type = finding.evidence.get("error_type")
+    return f"{quote(finding.why)} [{quote(str(error_type))}]" if error_type else quote(finding.why)
+
+
+def pairs(evidence: Evidence, *, beside: str = "") -> list[tuple[str, str]]:
+    """Evidence as names and values to print; sentences that stand `beside` it are left out, unless nothing is left."""
+    kept = {
+        name: thing
+        for name, thing in evidence.items()
+        if not (isinstance(thing, str) and " " in thing and thing in beside)
+    }
+    return [(clean(name), value(thing)) for name, thing in (kept or evidence).items()]
+
+
+def unsaid(num_reasons: int) -> str:
+    """How many reasons are left out past `MAX_REASONS`; "" if none."""
+    left = num_reasons - MAX_REASONS
+    return f"and {num(left, 'other reason')}, in the record" if left > 0 else ""
 
 
 def clock(seconds: float) -> str:

@@ -21,26 +21,27 @@ MIN_POINTS = 3
 class PowerLaw:
     """y = scale · x^exponent. The exponent lies between `low` and `high` with `confidence`.
 
+    `log_scale`: the natural logarithm of the scale, which itself may be too large or too small for a float.
     `scatter_ratio`: by how much a point typically lies off the line (0.05 is 5 %).
     """
 
     exponent: float
     low: float
     high: float
-    scale: float
+    log_scale: float
     scatter_ratio: float
     num_points: int
     confidence: float = CONFIDENCE
 
     def at(self, x: float) -> float:
         """What y is there."""
-        return self.scale * x**self.exponent
+        return math.exp(self.log_scale + self.exponent * math.log(x))
 
     def reaches(self, y: float) -> float:
         """Where y is reached. Raises ValueError where it never grows."""
         if self.exponent <= 0:
             raise ValueError(f"exponent={self.exponent:g}: what does not grow reaches nothing")
-        return float((y / self.scale) ** (1 / self.exponent))
+        return math.exp((math.log(y) - self.log_scale) / self.exponent)
 
 
 def fit_power_law(points: Sequence[tuple[float, float]], confidence: float = CONFIDENCE) -> PowerLaw:
@@ -66,7 +67,7 @@ def fit_power_law(points: Sequence[tuple[float, float]], confidence: float = CON
         exponent=exponent,
         low=exponent - reach,
         high=exponent + reach,
-        scale=math.exp(mean_y - exponent * mean_x),
+        log_scale=mean_y - exponent * mean_x,
         scatter_ratio=math.expm1(math.sqrt(variance)),
         num_points=count,
         confidence=confidence,

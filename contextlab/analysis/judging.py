@@ -296,7 +296,7 @@ def _failed(exchange: Exchange, known: Knowledge, accepted_tokens: int) -> Judge
     numbers = {**evidence(exchange), **{f"server_{key}": value for key, value in failure.fields.items()}}
     match failure.where:
         case "timeout":
-            return Judgement(outcome=Outcome.HUNG, why=failure.message, evidence=numbers)
+            return Judgement(outcome=Outcome.HUNG, why=failure.message or "no answer in time", evidence=numbers)
         case "transport" | "connect":
             why = f"the connection broke after {len(exchange.token_s)} tokens: {failure.message}"
             return Judgement(outcome=Outcome.CUT, why=why, layer=Layer.GATEWAY, evidence=numbers)

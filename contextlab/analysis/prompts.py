@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from contextlab.model import Api, Message, Request, Stretch
+from contextlab.model import Api, Knowledge, Message, Request, Stretch
 
 WORDS = tuple(
     """
@@ -29,6 +29,24 @@ WORDS = tuple(
 PLACES = ("HEAD", "MIDDLE", "TAIL")
 CODE_TOKENS = 8
 """Reply tokens in which a four-digit code and its full stop fit, whatever the vocabulary."""
+
+
+def usual_api(known: Knowledge) -> Api:
+    """The endpoint for everything that does not ask for one: completions if there is a choice (no template)."""
+    return Api.COMPLETIONS if "completions" in known.powers else Api.CHAT
+
+
+def role_of(api: Api) -> str:
+    """The role of a lone message on an endpoint."""
+    return "user" if api is Api.CHAT else "prompt"
+
+
+def slack_tokens(known: Knowledge) -> int:
+    """How far a prompt's real size may be from what was asked for: nothing where the target counts for us, or where
+    a word is a whole number of its tokens; else a little, by which probes stay away from the edge."""
+    if "counts-tokens" in known.powers or abs(known.tokens_per_word - round(known.tokens_per_word)) < 1e-9:
+        return 0
+    return 2 + (known.limits.context_tokens or 0) // 100
 
 
 def filler(num_words: int, rng: Random) -> str:
@@ -69,6 +87,11 @@ def sentence(place: str, code: str) -> str:
     return f"The secret code of {place} is {code}."
 
 
+def question(place: str, api: Api) -> str:
+    """What makes a target say the code of a place: the start of its sentence, or, in a chat, a question."""
+    return f"What is the secret code of {place}?" if api is Api.CHAT else f"The secret code of {place} is"
+
+
 def codes(rng: Random) -> dict[str, str]:
     """A four-digit code for each place, all different in their first digit, so that one token tells them apart."""
     firsts = rng.sample(range(1, 10), len(PLACES))
@@ -94,13 +117,9 @@ def marked(
     hidden = codes(Random(seed))
     head, middle, tail = (sentence(place, hidden[place]) for place in PLACES)
     body: tuple[str | Stretch, ...] = (head, Stretch(), f" {middle}", Stretch(), f" {tail}")
-    if api is Api.CHAT:
-        messages = (Message(role="user", parts=(*body, f" What is the secret code of {ask}?")),)
-    else:
-        messages = (Message(role="prompt", parts=(*body, f" The secret code of {ask} is")),)
     return Request(
         name=name,
-        messages=messages,
+        messages=(Message(role=role_of(api), parts=(*body, f" {question(ask, api)}")),),
         api=api,
         size_tokens=size_tokens,
         reply_tokens=reply_tokens,
@@ -119,10 +138,9 @@ NEIGHBOUR_TOKENS = 24
 def neighbour(api: Api, *, ignore_eos: bool) -> Request:
     """Another client's small stream. Its text is its own: seen in anybody else's reply, it has leaked."""
     text = f"Repeat after me: {NEIGHBOUR_SECRET}, {NEIGHBOUR_SECRET}, {NEIGHBOUR_SECRET},"
-    role = "user" if api is Api.CHAT else "prompt"
     return Request(
         name="neighbour",
-        messages=(Message(role=role, parts=(text,)),),
+        messages=(Message(role=role_of(api), parts=(text,)),),
         api=api,
         reply_tokens=NEIGHBOUR_TOKENS,
         ignore_eos=ignore_eos,
@@ -132,10 +150,9 @@ def neighbour(api: Api, *, ignore_eos: bool) -> Request:
 
 def aftermath(api: Api) -> Request:
     """A normal small request: does the target still serve?"""
-    role = "user" if api is Api.CHAT else "prompt"
     return Request(
         name="aftermath",
-        messages=(Message(role=role, parts=("The capital of France is",)),),
+        messages=(Message(role=role_of(api), parts=("The capital of France is",)),),
         api=api,
         reply_tokens=4,
     )

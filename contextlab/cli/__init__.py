@@ -8,17 +8,15 @@ Nothing heavy is imported before a command runs: `contextlab --help` must answer
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
 import typer
 
 from contextlab import __version__
-from contextlab.cli import models, overflow, replay, report, scenarios
-from contextlab.model import ContextlabError
-
-INTERNAL_ERROR = 70
+from contextlab.cli import inspect, models, overflow, replay, report, scenarios
+from contextlab.cli.output import in_words, printing, show_error, write_failure
+from contextlab.model import ContextlabError, UsageError
 
 app = typer.Typer(
     name="contextlab",
@@ -29,9 +27,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Try it: contextlab overflow smollm2",
 )
-app.command(name="overflow", rich_help_panel="Find out")(overflow.overflow)
-app.command(name="replay", rich_help_panel="Find out")(replay.replay)
-app.command(name="report", rich_help_panel="Read")(report.report)
+app.command(name="overflow", rich_help_panel="Find out", epilog=overflow.EPILOG)(overflow.overflow)
+app.command(name="inspect", rich_help_panel="Find out", epilog=inspect.EPILOG)(inspect.inspect)
+app.command(name="replay", rich_help_panel="Find out", epilog=replay.EPILOG)(replay.replay)
+app.command(name="report", rich_help_panel="Read", epilog=report.EPILOG)(report.report)
 app.add_typer(scenarios.app, name="scenarios", rich_help_panel="Read")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")
 
@@ -52,27 +51,21 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; every error that is not ours to hide has its exit code, none is a traceback."""
+    """Run the command line and leave with its exit code. What goes wrong is told in words, never in a traceback."""
+    command_has_told = False
     try:
-        app()
-    except ContextlabError as error:
-        show_error(error)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:  # `contextlab … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        with printing():
+            code = app(standalone_mode=False)
+        sys.exit(code)
+    except typer.TyperException as error:  # the words of the command line do not fit together
+        message = error.format_message()  # empty where the help has been shown in its place
+        path = getattr(getattr(error, "ctx", None), "command_path", "contextlab")
+        told: ContextlabError = UsageError(message, f"{path} --help says what it takes")
     except Exception as error:
-        if os.environ.get("CONTEXTLAB_DEBUG"):
-            raise
-        message = f"internal error: {type(error).__name__}: {error}"
-        show_error(ContextlabError(message, "this is a bug of contextlab; CONTEXTLAB_DEBUG=1 shows where"))
-        sys.exit(INTERNAL_ERROR)
-
-
-def show_error(error: ContextlabError) -> None:
-    """What is wrong, and the next step, on standard error."""
-    typer.echo(f"error: {error.message}", err=True)
-    if error.next_step:
-        typer.echo(f" next: {error.next_step}", err=True)
+        told = in_words(error)
+        command_has_told = told is error  # a command that takes --json prints its document itself
+    if told.message:
+        show_error(told)
+    if "--json" in sys.argv[2:] and not command_has_told:
+        write_failure(sys.argv[1], "", told)
+    sys.exit(told.exit_code)

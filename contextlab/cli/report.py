@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from contextlab.cli.options import Runs
+from contextlab.cli.output import printing
+
+EPILOG = """
+Examples:
+  contextlab report latest
+  contextlab report runs/NAME --as json > report.json
+"""
 
 
 def report(
     run: Annotated[str, typer.Argument(help="A run: its folder, its name below runs/, or latest.")],
-    form: Annotated[str, typer.Option("--as", help="The format: terminal, json, jsonl.")] = "terminal",
+    form: Annotated[
+        str, typer.Option("--as", metavar="FORMAT", help="The format: terminal, json, jsonl.")
+    ] = "terminal",
     runs: Runs = Path("runs"),
 ) -> None:
     """Write the report of a recorded run, complete or not."""
@@ -21,4 +29,6 @@ def report(
     from contextlab.lab.journal import find_run, read_run
 
     write = registry.choose_writer(form)
-    write(read_run(find_run(run, runs)), sys.stdout)
+    record = read_run(find_run(run, runs))
+    with printing() as out:
+        write(record, out)

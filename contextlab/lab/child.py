@@ -48,6 +48,7 @@ from contextlab.model import (
 NEIGHBOUR_HEAD_START_S = 5.0
 HEALTH_EVERY_S = 0.5
 CALIBRATION_WORDS = (32, 96)
+"""Sizes of the two texts whose difference tells how many tokens a word takes."""
 PREFILL_WORDS = 128
 
 
@@ -182,30 +183,24 @@ def recipe(request: Request) -> Request:
     return replace(request, messages=messages)
 
 
-def usual_api(knowledge: Knowledge) -> Api:
-    """The endpoint for everything that does not ask for one: completions if there is a choice (no template)."""
-    return Api.COMPLETIONS if "completions" in knowledge.powers else Api.CHAT
-
-
 # ── opening ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def get_to_know(talk: Talk) -> Knowledge:
     """What a run must know before it can probe: how tokens are counted, the neighbour's answer, the target's speed."""
     known = talk.target.knowledge
-    api = usual_api(known)
+    api = prompts.usual_api(known)
     if api not in known.powers:  # it answers no requests at all, it only carries out tasks
         return replace(known, neighbour_note="the target answers no requests")
-    role = "user" if api is Api.CHAT else "prompt"
+    sizes = _calibration_words(known.limits.context_tokens)
     few, many = [
-        await talk.count(api, (Message(role=role, parts=(prompts.filler(words, Random(0)).strip(),)),))
-        for words in CALIBRATION_WORDS
+        await talk.count(api, (Message(role=prompts.role_of(api), parts=(prompts.filler(words, Random(0)).strip(),)),))
+        for words in sizes
     ]
-    slope = (many - few) / (CALIBRATION_WORDS[1] - CALIBRATION_WORDS[0])
+    slope = (many - few) / (sizes[1] - sizes[0])
     if slope <= 0:
         raise UnableError(
-            f"the target's token counts make no sense: {CALIBRATION_WORDS[0]} words are {few} tokens, "
-            f"{CALIBRATION_WORDS[1]} words are {many}",
+            f"the target's token counts make no sense: {sizes[0]} words are {few} tokens, {sizes[1]} words are {many}",
             "check what it reports as usage.prompt_tokens",
         )
     known = replace(known, tokens_per_word=slope)
@@ -216,6 +211,15 @@ async def get_to_know(talk: Talk) -> Knowledge:
     known = await _with_speed(talk, known, api)
     gauges = await _gauges(talk.target)
     return replace(known, gauges=gauges)
+
+
+def _calibration_words(window: int | None) -> tuple[int, int]:
+    """The usual two sizes, or smaller ones that fit a small window together with a chat template."""
+    few, many = CALIBRATION_WORDS
+    if window is not None and window < 2 * many:
+        many = max(6, window // 3)
+        few = many // 3
+    return few, many
 
 
 async def _with_neighbour(talk: Talk, known: Knowledge, api: Api) -> Knowledge:
@@ -256,9 +260,10 @@ async def _with_speed(talk: Talk, known: Knowledge, api: Api) -> Knowledge:
     """Prefill speed, from the time to first token of a prompt of moderate size (no larger than half a window)."""
     window = known.limits.context_tokens
     num_words = PREFILL_WORDS if window is None else max(8, min(PREFILL_WORDS, window // 2))
-    role = "user" if api is Api.CHAT else "prompt"
     text = prompts.filler(num_words, Random(1)).strip()  # other words than were counted: no prefix cache may help
-    request = Request(name="speed", messages=(Message(role=role, parts=(text,)),), api=api, reply_tokens=1)
+    request = Request(
+        name="speed", messages=(Message(role=prompts.role_of(api), parts=(text,)),), api=api, reply_tokens=1
+    )
     exchange = await talk.exchange(await talk.render(request))
     first_s = ttft_s(exchange)
     tokens = exchange.usage.prompt_tokens if exchange.usage else None
@@ -271,7 +276,7 @@ async def _with_speed(talk: Talk, known: Knowledge, api: Api) -> Knowledge:
 async def run_probe(talk: Talk, probe: Probe) -> None:
     """Neighbour, requests, aftermath; then what the target's gauges say."""
     known = talk.target.knowledge
-    api = usual_api(known)
+    api = prompts.usual_api(known)
     rendered = [await talk.render(request) for request in probe.requests]
     neighbour = await talk.render(prompts.neighbour(api, ignore_eos="ignores-eos" in known.powers))
     watching = asyncio.create_task(_watch_health(talk)) if probe.watch else None
@@ -292,7 +297,7 @@ async def run_probe(talk: Talk, probe: Probe) -> None:
             await _repeat_neighbour(talk, neighbour, api)
     if probe.task:
         await _perform(talk, probe)
-    if api in known.powers:
+    if api in known.powers and (probe.requests or not probe.task):
         await talk.exchange(await talk.render(prompts.aftermath(api)))
     if watching is not None:
         watching.cancel()

@@ -89,9 +89,10 @@ class Nursery:
         """Fork a child. Raises UnableError where the nursery itself has died."""
         order, order_write = os.pipe()
         message = json.dumps({"memory_limit_bytes": self.memory_limit_bytes}).encode()
+        log_start_bytes = self.log.stat().st_size
         try:
             socket.send_fds(self.control, [message], [order, events_fd])
-            return _Forked(self, order_write)
+            return _Forked(self, order_write, log_start_bytes)
         except OSError as error:
             os.close(order_write)
             raise UnableError(f"the process that starts probes has died: {error}", f"see {self.log}") from error
@@ -106,20 +107,23 @@ class Nursery:
 
 
 class _Forked:
-    """A child of the nursery."""
+    """A child of the nursery. Raises BrokenPipeError where the nursery does not answer; `order_fd` is then still open.
 
-    def __init__(self, nursery: Nursery, order_fd: int) -> None:
-        self.stdin = os.fdopen(order_fd, "wb")
-        self._answers = nursery.control.makefile("rb")
+    Its answers are read without a buffer: a child may be born and dead in one look, and `wait` selects on the socket.
+    """
+
+    def __init__(self, nursery: Nursery, order_fd: int, log_start_bytes: int) -> None:
+        self._answers = nursery.control.makefile("rb", buffering=0)
         self._control = nursery.control
         self._log = nursery.log
-        self._log_start = nursery.log.stat().st_size
+        self._log_start_bytes = log_start_bytes
         self._timed_out = False
         self._end: ProcessEnd | None = None
         line = self._answers.readline()
         if not line:
             raise BrokenPipeError("it did not answer")
         self._pid: int = json.loads(line)["pid"]
+        self.stdin = os.fdopen(order_fd, "wb")
 
     def wait(self, timeout_s: float) -> ProcessEnd | None:
         if self._end is None:
@@ -127,7 +131,7 @@ class _Forked:
             line = self._answers.readline() if readable else b""
             if readable:
                 with self._log.open("rb") as file:
-                    file.seek(self._log_start)
+                    file.seek(self._log_start_bytes)
                     tail = file.read().decode("utf-8", errors="replace").splitlines()[-TAIL_LINES:]
                 fields = json.loads(line or b'{"signal": "SIGKILL"}')
                 self._end = ProcessEnd(**fields, timed_out=self._timed_out, stderr_tail=tuple(tail))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -40,7 +41,11 @@ T = TypeVar("T")
 
 
 def plain(value: object) -> Any:
-    """Any of our nouns as JSON-ready values: dataclasses without their defaults, enums by name, sets sorted."""
+    """Any of our nouns as JSON-ready values: dataclasses without their defaults, enums by name, sets sorted.
+
+    What JSON cannot hold is told apart: NaN and infinities become null, half of a surrogate pair (a server may send
+    one, and so may a command line that is not UTF-8) becomes its escape, written out.
+    """
     if isinstance(value, Outcome | Verdict):
         return value.name
     if isinstance(value, Enum):
@@ -49,13 +54,15 @@ def plain(value: object) -> Any:
         pairs = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
         return {field.name: plain(item) for field, item in pairs if not _is_default(field, item)}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {plain(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, frozenset | set):
         return sorted(plain(item) for item in value)
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
     return value
 
 
@@ -127,12 +134,12 @@ def find_run(name: str, runs: Path) -> Path:
     Raises NothingMeasured where there is none.
     """
     given = Path(name)
-    if name == "latest" and not given.exists():
+    if name == "latest" and not os.path.exists(given):  # asks, and never raises
         folders = sorted((path.parent for path in runs.glob(f"*/{RECORD}")), key=lambda path: path.name)
         if folders:
             return folders[-1] / RECORD
     for path in (given, given / RECORD, runs / name / RECORD):
-        if path.is_file():
+        if os.path.isfile(path):  # not Path.is_file, which raises where the name is too long or a folder is closed
             return path
     raise NothingMeasured(
         f"run={name!r}: there is no such run record", f"name a folder below {runs}, a {RECORD}, or latest"
@@ -152,7 +159,7 @@ def read_run(path: Path) -> Run:
         )
     try:
         return _gather(path, header, records)
-    except (msgspec.ValidationError, KeyError) as error:
+    except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
         raise NothingMeasured(f"{path}: damaged: {error}", "run the command again") from error
 
 
@@ -167,7 +174,7 @@ def _records(path: Path) -> list[dict[str, Any]]:
             continue
         try:
             record = msgspec.json.decode(line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             break  # the tool was killed while it wrote this line, or somebody cut the file
         if not isinstance(record, dict):
             break

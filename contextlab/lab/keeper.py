@@ -24,6 +24,8 @@ from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 CGROUP_PREFIX = "contextlab-"
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+"""What the keeper itself does not end of; the kept process gets them all back."""
 
 
 def prctl(option: int, value: int) -> None:
@@ -130,12 +132,26 @@ def descendants() -> list[int]:
 
 
 def signal_tree(number: int, main_pid: int) -> None:
-    """Send a signal to every process of the tree, and to the main process's group."""
-    for pid in descendants():
+    """Send a signal to every process of the tree, once; to the main process's group where no tree can be seen.
+
+    Once, because many servers take a second SIGTERM as an order to drop everything. SIGKILL goes to the group as
+    well: whoever was forked since we looked.
+    """
+    tree = descendants()
+    for pid in tree:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
-    with contextlib.suppress(OSError):
-        os.killpg(main_pid, number)
+    if not tree or number == signal.SIGKILL:
+        with contextlib.suppress(OSError):
+            os.killpg(main_pid, number)
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV`, `SIGRTMIN+3`; most of the real-time signals have no name in Python."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}" if number > signal.SIGRTMIN else f"SIG{number}"
 
 
 def start(command: list[str], config: dict[str, int], group: MemoryCgroup | None, closed: tuple[int, ...]) -> int:
@@ -148,7 +164,7 @@ def start(command: list[str], config: dict[str, int], group: MemoryCgroup | None
             os.close(fd)
         os.setpgid(0, 0)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
+        for number in (*IGNORED, signal.SIGCHLD, signal.SIGXFSZ):  # Python itself ignores the last one
             signal.signal(number, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         limit_bytes = config.get("memory_limit_bytes", 0)
@@ -168,7 +184,7 @@ def keep(config: dict[str, Any], command: list[str]) -> None:
     for fd in (life, status):
         os.set_inheritable(fd, False)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     waking, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -222,7 +238,7 @@ def keep(config: dict[str, Any], command: list[str]) -> None:
     code, peak_bytes = end if end is not None else (0, 0)
     report(
         exit_code=os.WEXITSTATUS(code) if os.WIFEXITED(code) else None,
-        signal=signal.Signals(os.WTERMSIG(code)).name if os.WIFSIGNALED(code) else None,
+        signal=signal_name(os.WTERMSIG(code)) if os.WIFSIGNALED(code) else None,
         peak_memory_bytes=(group and group.peak_bytes()) or peak_bytes,
         num_memory_kills=group.num_kills() if group else None,
     )

@@ -14,10 +14,11 @@ import importlib
 import json
 import os
 import resource
-import signal
 import socket
 import sys
 import traceback
+
+from contextlab.lab.keeper import signal_name
 
 MESSAGE_BYTES = 4096
 
@@ -58,7 +59,7 @@ def serve(control: socket.socket) -> None:
         _say(
             control,
             exit_code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
-            signal=signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else None,
+            signal=signal_name(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else None,
             peak_memory_bytes=usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -36,8 +37,9 @@ def default_memory_limit_bytes() -> int:
 class KeptProcess:
     """A process of ours and its tree, from start to end.
 
-    `log` receives its standard output and error.
-    `pass_fds` reach the process and are closed here. `memory_limit_bytes` 0 sets no limit.
+    `log` receives its standard output and error; what stood in it before is not this process's.
+    `pass_fds` reach the process and are closed here. `memory_limit_bytes` 0 sets no limit. `grace_s`: how long it
+    may take to obey `stop`.
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class KeptProcess:
         cwd: Path | None = None,
     ) -> None:
         self.log = log
+        self.log_start_bytes = log.stat().st_size if log.exists() else 0
+        self._grace_s = grace_s
         life_read, self._life = os.pipe()
         self._status, status_write = os.pipe()
         os.set_blocking(self._status, False)
@@ -104,7 +108,8 @@ class KeptProcess:
             self._read()  # the keeper may have written between our look and its end
             if "exit_code" not in self._facts:  # the keeper was killed: the process went with it
                 self._facts |= {"exit_code": None, "signal": "SIGKILL"}
-        lines = self.log_lines()[-TAIL_LINES:]
+                self._end_orphans()
+        lines = self.log_lines(self.log_start_bytes)[-TAIL_LINES:]
         kills = self._facts.get("num_memory_kills")
         spoke_of_memory = any(_tells_of_memory(line) for line in lines)
         return ProcessEnd(
@@ -121,10 +126,10 @@ class KeptProcess:
         self._await("exit_code", timeout_s)
         return self.poll()
 
-    def stop(self, grace_s: float = 5.0) -> ProcessEnd:
-        """End the whole tree: a request first, then force. Returns when nothing of it is left."""
+    def stop(self) -> ProcessEnd:
+        """End the whole tree: a request first, then, after its grace, force. Returns when nothing of it is left."""
         self._tell(b"T")
-        end = self.wait(grace_s + 1.0)
+        end = self.wait(self._grace_s + 1.0)
         return end if end is not None else self.kill()
 
     def kill(self, *, timed_out: bool = False) -> ProcessEnd:
@@ -138,12 +143,13 @@ class KeptProcess:
         return end if end is not None else ProcessEnd(signal="SIGKILL", timed_out=timed_out)
 
     def close(self) -> None:
-        """Release the pipes; kills the tree if it still runs."""
+        """Release the pipes; kills the tree if it still runs. May be called again."""
         if self.poll() is None:
             self.kill()
         for fd in (self._life, self._status):
             with contextlib.suppress(OSError):
                 os.close(fd)
+        self._life = self._status = -1  # these numbers may soon be somebody else's
         self._keeper.wait()
         if self._keeper.stdin is not None:
             with contextlib.suppress(OSError):
@@ -170,6 +176,8 @@ class KeptProcess:
 
     def memory_bytes(self) -> int | None:
         """Resident memory of the tree now; None once it is gone."""
+        if self.pid is None:
+            return None
         try:
             root = psutil.Process(self.pid)
             return sum(_resident_bytes(process) for process in [root, *root.children(recursive=True)]) or None
@@ -177,8 +185,14 @@ class KeptProcess:
             return None
 
     def _tell(self, word: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):  # it has ended already
             os.write(self._life, word)
+
+    def _end_orphans(self) -> None:
+        """Kill what is left of the process's group; who had left that group outlives a killed keeper."""
+        if self.pid is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGKILL)
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError, OSError):

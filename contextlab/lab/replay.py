@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from contextlab import registry
 from contextlab.lab.journal import revive
 from contextlab.model import NothingMeasured, Outcome, Policy, Probe, Run, Scenario, TargetSpec, UsageError
@@ -36,9 +38,14 @@ def recall(run: Run, name: str) -> Memory:
     scenarios = registry.scenarios("overflow")
     if place[0] not in scenarios:
         raise UsageError(f"scenario={place[0]!r}: it is not installed here", "install the package that brings it")
+    try:
+        spec = revive(run.header["target"], TargetSpec)
+        policy = revive(run.header.get("policy", {}), Policy)
+    except (KeyError, msgspec.ValidationError) as error:
+        raise NothingMeasured(f"{run.path}: its header is damaged: {error}", "run the command again") from error
     return Memory(
-        spec=revive(run.header["target"], TargetSpec),
-        policy=revive(run.header.get("policy", {}), Policy),
+        spec=spec,
+        policy=policy,
         scenario=scenarios[place[0]],
         probe=run.probes[place],
         outcomes=outcomes(run, place),

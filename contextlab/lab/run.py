@@ -33,6 +33,7 @@ from contextlab.lab.isolate import Birth, ChildRun, Line, Nursery, run_child, sp
 from contextlab.lab.journal import Journal, plain, revive
 from contextlab.lab.server import OwnedServer
 from contextlab.model import (
+    REFUSES,
     SCHEMA,
     ContextlabError,
     Event,
@@ -46,6 +47,7 @@ from contextlab.model import (
     Limit,
     Observation,
     Outcome,
+    Plan,
     Policy,
     Probe,
     ProcessEnd,
@@ -66,6 +68,7 @@ DEATH_WAIT_S = 1.0
 """A connection may break a moment before its server is dead and reaped."""
 CHILD_SLACK_S = 15.0
 """What a child may need besides its exchanges: start-up, rendering, gauges."""
+INTERNAL_ERROR = 70
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,18 +137,28 @@ class Lab:
         self._gone = ""
 
     def run(self, scenarios: Sequence[Scenario]) -> int:
-        """Run the scenarios and return the exit code. An error of the user's to mend is recorded, and raised."""
+        """Run the scenarios and return the exit code.
+
+        An error of the user's to mend is recorded, and raised; after the first finding it is a note and a reason of
+        the end instead, for what was found must not hide behind it.
+        """
         with self._journal:
             self._header()
             try:
                 with stoppable(), self._serving(), self._nursing():
                     known = self._open()
-                    for scenario in scenarios:
-                        known = self._run_scenario(scenario, known)
+                    for index, scenario in enumerate(scenarios):
+                        known = self._run_scenario(scenario, known, scenarios[index + 1 :])
             except Interrupted as interrupt:
                 return self._end({128 + interrupt.number: f"stopped by {signal.Signals(interrupt.number).name}"})
             except ContextlabError as error:
-                self._end({error.exit_code: error.message})
+                if not self.findings:
+                    self._end({error.exit_code: error.message})
+                    raise
+                self._journal.append("note", text=f"the run ended early: {error.message}\n{error.next_step}".strip())
+                return self._end({error.exit_code: error.message})
+            except Exception as error:  # ours: the record must not look as if the tool had been killed
+                self._end({INTERNAL_ERROR: f"internal error: {type(error).__name__}: {error}"})
                 raise
             return self._end({})
 
@@ -255,21 +268,43 @@ class Lab:
 
     # ── scenarios and probes ──
 
-    def _run_scenario(self, scenario: Scenario, known: Knowledge) -> Knowledge:
+    def _run_scenario(self, scenario: Scenario, known: Knowledge, later: Sequence[Scenario]) -> Knowledge:
         missing = [need for need in scenario.needs if need not in known.powers]
         reason = self._gone or (f"the target lacks {', '.join(missing)}{_HINTS.get(missing[0], '')}" if missing else "")
         if reason:
             self._journal.append("skip", **plain(Skip(scenario=scenario.name, reason=reason)))
             return known
-        self._journal.append("scenario", scenario=scenario.name, name=scenario.name, summary=scenario.summary)
-        plan = scenario.plan(known, Random(f"{self.options.seed}:{scenario.name}"))
+        self._journal.append(
+            "scenario",
+            scenario=scenario.name,
+            name=scenario.name,
+            summary=scenario.summary,
+            num_probes=num_foreseen(scenario, known),
+            num_later=sum(num_foreseen(one, known) for one in later),
+        )
+        plan: Plan | None = None
         repeats: Counter[Outcome] = Counter()
         seen: Observation | None = None
         measured: int | None = None
         while True:
             try:
-                step = plan.send(seen) if hasattr(plan, "send") else next(plan)
+                if plan is None:
+                    plan = scenario.plan(known, Random(f"{self.options.seed}:{scenario.name}"))
+                step = _next_step(plan, seen)
             except StopIteration:
+                break
+            except Exception as error:  # as with a judge: what could not be planned is unknown, and the run goes on
+                why = f"the plan failed: {type(error).__name__}: {error}"
+                self._found(
+                    Finding(
+                        scenario=scenario.name,
+                        probe="plan",
+                        outcome=Outcome.UNKNOWN,
+                        verdict=self.options.policy.verdict(Outcome.UNKNOWN, frozenset()),
+                        layer=Layer.ENGINE,
+                        why=why,
+                    )
+                )
                 break
             seen = None
             tired = [outcome for outcome, times in repeats.items() if times >= self.options.max_repeats]
@@ -280,7 +315,8 @@ class Lab:
                 self._journal.append("skip", **plain(step))
                 continue
             seen, findings = self._probe(scenario, step, known)
-            repeats.update({finding.outcome for finding in findings} & {Outcome.CRASHED, Outcome.HUNG})
+            bad = {finding.outcome for finding in findings if finding.verdict is not Verdict.PASS}
+            repeats.update(bad & {Outcome.CRASHED, Outcome.HUNG})
             for finding in findings:
                 number = finding.evidence.get("measured_tokens")
                 measured = int(number) if isinstance(number, int) else measured
@@ -313,8 +349,7 @@ class Lab:
             self._finding(scenario, probe, judgement, known, seen) for judgement in judge(scenario, probe, seen)
         ]
         for finding in findings:
-            self._journal.append("finding", **plain(finding))
-        self.findings += findings
+            self._found(finding)
         self._recover(seen, {finding.outcome for finding in findings})
         return seen, findings
 
@@ -377,14 +412,20 @@ class Lab:
             client_note=str((run.last("cannot") or {}).get("message", "")),
         )
 
+    def _found(self, finding: Finding) -> None:
+        self._journal.append("finding", **plain(finding))
+        self.findings.append(finding)
+
     def _finding(
         self, scenario: Scenario, probe: Probe, judgement: Judgement, known: Knowledge, seen: Observation
     ) -> Finding:
+        verdict = self.options.policy.verdict(judgement.outcome, probe.allowed)
+        needs_remedy = verdict is not Verdict.PASS or judgement.outcome in REFUSES
         return Finding(
             scenario=scenario.name,
             probe=probe.name,
             outcome=judgement.outcome,
-            verdict=self.options.policy.verdict(judgement.outcome, probe.allowed),
+            verdict=verdict,
             layer=judgement.layer,
             why=judgement.why,
             evidence={**judgement.evidence, **aftermath_evidence(seen)},
@@ -394,7 +435,9 @@ class Lab:
                 scenario=scenario.name,
                 layer=judgement.layer,
                 evidence=judgement.evidence,
-            ),
+            )
+            if needs_remedy
+            else "",
         )
 
     def _recover(self, seen: Observation, outcomes: set[Outcome]) -> None:
@@ -408,6 +451,14 @@ class Lab:
             self._gone = "the target no longer answers; it is not ours to start again"
 
 
+def _next_step(plan: Plan, seen: Observation | None) -> Probe | Skip:
+    """The plan's next step. It is told what was seen, unless it stands in a `yield from` a list, which cannot hear."""
+    inner: object = plan
+    while (below := getattr(inner, "gi_yieldfrom", None)) is not None:
+        inner = below
+    return plan.send(seen) if hasattr(inner, "send") else next(plan)
+
+
 _HINTS = {"window": " (it declares none: run find-limit as well, or give --set window=TOKENS)"}
 
 
@@ -415,8 +466,11 @@ def judge(scenario: Scenario, probe: Probe, seen: Observation) -> list[Judgement
     """The common judgements, then the scenario's own; a judge that raises has told nothing, which is UNKNOWN."""
     if seen.client_note:
         return [Judgement(outcome=Outcome.UNKNOWN, why=f"the probe could not be made: {seen.client_note}")]
-    found = common(probe, seen)
-    if any(judgement.outcome in FINAL for judgement in found):
+    try:
+        found = common(probe, seen)
+    except Exception as error:  # whatever it is, it must not become a pass, nor end the run
+        return [Judgement(outcome=Outcome.UNKNOWN, why=f"it could not be judged: {type(error).__name__}: {error}")]
+    if any(judgement.outcome in FINAL - probe.allowed for judgement in found):
         return found
     if probe.requests and not seen.exchanges and not seen.measured:
         words = seen.client.stderr_tail[-1] if seen.client.stderr_tail else "no request was sent"
@@ -441,9 +495,9 @@ def conclude(findings: Sequence[Finding], reasons: Mapping[int, str]) -> tuple[V
     unknown = [finding for finding in findings if finding.verdict is Verdict.UNKNOWN]
     if failed:
         names = ", ".join(outcome.name for outcome in sorted({finding.outcome for finding in failed}))
-        every[1] = f"{len(failed)} findings that are not allowed: {names}"
+        every[1] = f"{count(len(failed), 'finding')} not allowed: {names}"
     if unknown:
-        every[3] = f"{len(unknown)} probes whose outcome could not be told"
+        every[3] = f"{count(len(unknown), 'probe')} whose outcome could not be told"
     if not findings and not reasons:
         every[5] = "nothing was measured"
     weight = [130, 143, 2, 6, 70, 1, 4, 5, 3]
@@ -452,6 +506,21 @@ def conclude(findings: Sequence[Finding], reasons: Mapping[int, str]) -> tuple[V
         ordered = [(0, "every outcome is allowed")]
     verdict = max((finding.verdict for finding in findings), default=Verdict.UNKNOWN)
     return verdict, ordered[0][0], ordered
+
+
+def count(number: int, noun: str) -> str:
+    """A number and its noun, in the plural where it is not one."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def num_foreseen(scenario: Scenario, known: Knowledge) -> int:
+    """How many probes a plan has if it sees nothing: what the time left is reckoned by; one that looks may differ."""
+    if any(need not in known.powers for need in scenario.needs):
+        return 0
+    try:
+        return sum(isinstance(step, Probe) for step in scenario.plan(known, Random(0)))
+    except Exception:  # it will fail again when it is run, and be judged for it there
+        return 0
 
 
 def patience(probe: Probe, known: Knowledge) -> float:

@@ -14,7 +14,7 @@ from types import TracebackType
 from urllib.parse import urlsplit
 
 from contextlab.lab.process import KeptProcess, default_memory_limit_bytes
-from contextlab.model import ProcessEnd, ServerCommand, UnableError
+from contextlab.model import ProcessEnd, ServerCommand, UnableError, UsageError
 
 READY = "READY "
 POLL_S = 0.05
@@ -80,7 +80,11 @@ class OwnedServer:
         if self.command.url is None:
             return
         parts = urlsplit(self.command.url)
-        address = (parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80))
+        try:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError as error:
+            raise UsageError(f"--at={self.command.url!r}: {error}", "for example --at http://127.0.0.1:8000") from None
+        address = (parts.hostname or "127.0.0.1", port)
         try:
             socket.create_connection(address, timeout=0.5).close()
         except OSError:
@@ -116,8 +120,9 @@ class OwnedServer:
 
     def _announced_url(self) -> str | None:
         for line in self.process.log_lines(self._log_start):
-            if line.startswith(READY):
-                return line.removeprefix(READY).split()[0]
+            words = line.split()
+            if line.startswith(READY) and len(words) > 1:  # the line may be there by half
+                return words[1]
         return None
 
     def _tail(self) -> str:
@@ -131,9 +136,12 @@ def _end_words(end: ProcessEnd) -> str:
 
 def _answers(url: str, path: str) -> bool:
     """Whether the server answers `path` with success, or, where it does not know the path, at all."""
-    parts = urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "127.0.0.1", parts.port, timeout=2.0)
+    try:
+        parts = urlsplit(url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(parts.hostname or "127.0.0.1", parts.port, timeout=2.0)
+    except ValueError:  # an address that is there by half, or is none
+        return False
     try:
         connection.request("GET", path)
         return connection.getresponse().status < 500

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 from contextlab.analysis.ends import about_control, judge_reading, recalled
-from contextlab.analysis.prompts import CODE_TOKENS, PLACES, marked
+from contextlab.analysis.prompts import CODE_TOKENS, PLACES, marked, slack_tokens, usual_api
 from contextlab.model import (
     FITS,
     REFUSES,
@@ -26,6 +26,7 @@ from contextlab.model import (
 
 CONTROL_TOKENS = 256
 ONE_TOKEN = "one-token"
+About = dict[str, int | float | str]
 FIRST_GUESS_TOKENS = 1024
 MAX_PROMPT_TOKENS = 32768
 """Where the search stops if the target declares nothing and refuses nothing."""
@@ -33,20 +34,30 @@ MAX_PROMPT_TOKENS = 32768
 
 def plan(known: Knowledge, rng: Random) -> Plan:
     """A control, the declared edge from both sides, a bisection where it is elsewhere, and the edge once more."""
-    window, seed = known.limits.context_tokens, rng.randrange(1 << 30)
+    window, seed, api = known.limits.context_tokens, rng.randrange(1 << 30), usual_api(known)
     control_tokens = min(CONTROL_TOKENS, (window or CONTROL_TOKENS) * 5 // 8)
-    seen = yield _probe(
-        f"control-{control_tokens}", control_tokens, PLACES, seed, {"role": "control"}, allowed_fits=True
-    )
+
+    def probe_at(
+        size: int, name: str, role: str, asks: Iterable[str], numbers: About, *, allowed: frozenset[Outcome]
+    ) -> Probe:
+        requests = tuple(marked(f"ask:{ask}", size, ask, seed=seed, api=api, stream=False) for ask in asks)
+        if role == "search":  # at the edge there may be room for no more than one token: the first asks for one
+            first = marked(ONE_TOKEN, size, "HEAD", seed=seed, api=api, stream=False, reply_tokens=1)
+            requests = (replace(first, expects=""), *requests)
+        about = {"size_tokens": size, "role": role, **numbers}
+        return Probe(name=name, requests=requests, allowed=allowed, neighbour=False, about=about)
+
+    seen = yield probe_at(control_tokens, f"control-{control_tokens}", "control", PLACES, {}, allowed=FITS)
     if seen is None or not seen.exchanges or any(exchange.failure for exchange in seen.exchanges):
         return  # not even that was answered: there is no edge to look for
-    about: dict[str, int | float | str] = {**about_control(recalled(seen.exchanges))}
+    control = about_control(recalled(seen.exchanges))
     low, high = control_tokens, None
     guesses = [window - 1, window] if window else [FIRST_GUESS_TOKENS]
     while guesses:
         size = guesses.pop(0)
         asks = PLACES if window is None or size >= window else ()
-        probe = _probe(f"prompt-{size}", size, asks, seed, {**about, "role": "search", "accepted_tokens": low})
+        numbers: About = {**control, "accepted_tokens": low}
+        probe = probe_at(size, f"prompt-{size}", "search", asks, numbers, allowed=REFUSES)
         seen = yield probe
         if seen is not None and seen.exchanges and _reading(probe, seen.exchanges, known).outcome in FITS:
             low = size
@@ -59,31 +70,8 @@ def plan(known: Knowledge, rng: Random) -> Plan:
             guesses = [(low + high) // 2]
         else:
             guesses = [] if high is not None else guesses
-    numbers = {**about, "role": "edge", "measured_tokens": low, "accepted_tokens": low, "window_tokens": window or 0}
-    size = low - CODE_TOKENS
-    yield _probe(f"edge-{low}", size, PLACES, seed, numbers, allowed_fits=True)
-
-
-def _probe(
-    name: str,
-    size: int,
-    asks: Iterable[str],
-    seed: int,
-    about: dict[str, int | float | str],
-    *,
-    allowed_fits: bool = False,
-) -> Probe:
-    requests = tuple(marked(f"ask:{ask}", size, ask, seed=seed, stream=False) for ask in asks)
-    if not allowed_fits:  # at the edge there may be room for no more than one token: the first request asks for one
-        first = marked(ONE_TOKEN, size, "HEAD", seed=seed, stream=False, reply_tokens=1)
-        requests = (replace(first, expects=""), *requests)
-    return Probe(
-        name=name,
-        requests=requests,
-        allowed=FITS if allowed_fits else REFUSES,
-        neighbour=False,
-        about={"size_tokens": size, **about},
-    )
+    numbers = {**control, "measured_tokens": low, "accepted_tokens": low, "window_tokens": window or 0}
+    yield probe_at(low - CODE_TOKENS, f"edge-{low}", "edge", PLACES, numbers, allowed=FITS)
 
 
 def _reading(probe: Probe, exchanges: Sequence[Exchange], known: Knowledge) -> Judgement:
@@ -106,7 +94,7 @@ def judge(probe: Probe, seen: Observation) -> Iterable[Judgement]:
     if not window:
         why = f"the largest prompt that was read has {measured} tokens; the target declares no window"
         yield replace(judged, outcome=Outcome.OK, why=why, evidence=numbers)
-    elif measured < window - 1:
+    elif measured < window - 1 - slack_tokens(seen.knowledge):
         why = f"the target declares a window of {window} tokens, but prompts are read only up to {measured}"
         yield replace(judged, outcome=Outcome.REJECTED, why=why, evidence=numbers)
     else:

@@ -9,7 +9,7 @@ from random import Random
 
 from contextlab.analysis.exchanges import answered, ttft_s
 from contextlab.analysis.judging import read, worst
-from contextlab.analysis.prompts import marked
+from contextlab.analysis.prompts import marked, usual_api
 from contextlab.analysis.signatures import recognise
 from contextlab.model import (
     FITS,
@@ -21,6 +21,7 @@ from contextlab.model import (
     Outcome,
     Plan,
     Probe,
+    Request,
     Scenario,
     Skip,
 )
@@ -36,11 +37,19 @@ def plan(known: Knowledge, rng: Random) -> Plan:
     slots = known.limits.num_slots or USUAL_SLOTS
     size, reply = int(window * PROMPT_SHARE), max(4, int(window * REPLY_SHARE))
 
-    def crowd(count: int) -> Probe:
-        requests = tuple(
-            marked(f"large-{n}", size, "TAIL", seed=rng.randrange(1 << 30), reply_tokens=reply, ignore_eos=True)
-            for n in range(1, count + 1)
+    def large(name: str, size: int, reply: int) -> Request:
+        return marked(
+            name,
+            size,
+            "TAIL",
+            seed=rng.randrange(1 << 30),
+            api=usual_api(known),
+            reply_tokens=reply,
+            ignore_eos="ignores-eos" in known.powers,
         )
+
+    def crowd(count: int) -> Probe:
+        requests = tuple(large(f"large-{n}", size, reply) for n in range(1, count + 1))
         about = {"window_tokens": window, "pool_tokens": pool or 0, "num_slots": slots, "crowd": count}
         return Probe(name=f"together-{count}", requests=requests, allowed=FITS, parallel=True, watch=True, about=about)
 
@@ -56,7 +65,7 @@ def plan(known: Knowledge, rng: Random) -> Plan:
         reason = f"the KV pool ({pool} tokens) is not smaller than the window ({window})"
         yield Skip(scenario="kv-exhaustion", probe="larger-than-pool", reason=reason)
     else:
-        request = marked("larger", (pool + window) // 2, "TAIL", seed=rng.randrange(1 << 30), reply_tokens=1)
+        request = large("larger", (pool + window) // 2, 1)
         about = {"window_tokens": window, "pool_tokens": pool, "num_slots": slots, "crowd": 1}
         yield Probe(name="larger-than-pool", requests=(request,), watch=True, about=about)
 
@@ -112,7 +121,7 @@ def _reading(exchange: Exchange, known: Knowledge) -> Judgement:
 SCENARIO = Scenario(
     name="kv-exhaustion",
     summary="parallel requests, each inside its window, together over the KV cache",
-    needs=("window", "completions"),
+    needs=("window", "serves-many"),
     plan=plan,
     judge=judge,
     order=60,

@@ -9,14 +9,15 @@ from dataclasses import replace
 from random import Random
 
 from contextlab.analysis.ends import about_control, judge_reading, recalled
-from contextlab.analysis.prompts import PLACES, marked
+from contextlab.analysis.prompts import PLACES, marked, slack_tokens
 from contextlab.model import FITS, REFUSES, Api, Judgement, Knowledge, Observation, Plan, Probe, Scenario
 
 
 def plan(known: Knowledge, rng: Random) -> Plan:
     """For each endpoint and way of replying: one token of room, none, one too many, and twice the window."""
     window = known.limits.context_tokens or 0
-    seed = rng.randrange(1 << 30)
+    seed, slack = rng.randrange(1 << 30), slack_tokens(known)
+    edges = {"fits": window - 1 - slack, "full": window + slack, "one-over": window + 1 + slack, "twice": 2 * window}
     for api in (api for api in Api if api in known.powers):
         about: dict[str, int | float | str] = {}
         for stream in (False, True):
@@ -27,7 +28,7 @@ def plan(known: Knowledge, rng: Random) -> Plan:
                 )
                 seen = yield Probe(name=f"{way}-control", requests=asks, allowed=FITS, neighbour=False)
                 about = dict(about_control(recalled(seen.exchanges if seen else ())))
-            for label, size in ("fits", window - 1), ("full", window), ("one-over", window + 1), ("twice", 2 * window):
+            for label, size in edges.items():
                 fits = size < window
                 asks = tuple(
                     marked(f"ask:{ask}", size, ask, seed=seed, api=api, stream=stream)

@@ -10,7 +10,7 @@ from random import Random
 
 from contextlab.analysis.exchanges import answered, completion_tokens
 from contextlab.analysis.judging import ENDLESS_WINDOWS, read, shift
-from contextlab.analysis.prompts import marked
+from contextlab.analysis.prompts import marked, usual_api
 from contextlab.model import Judgement, Knowledge, Observation, Outcome, Plan, Probe, Request, Scenario
 
 ROOM_TOKENS = 24
@@ -29,6 +29,7 @@ def plan(known: Knowledge, rng: Random) -> Plan:
             window - ROOM_TOKENS,
             "HEAD",
             seed=seed,
+            api=usual_api(known),
             reply_tokens=reply_tokens,
             stream=stream,
             ignore_eos="ignores-eos" in known.powers,

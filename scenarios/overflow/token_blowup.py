@@ -10,8 +10,8 @@ from random import Random
 
 from contextlab.analysis.ends import about_control, judge_reading, recalled
 from contextlab.analysis.exchanges import prompt_tokens_read
-from contextlab.analysis.prompts import CODE_TOKENS, WORDS, codes, sentence
-from contextlab.model import Exchange, Judgement, Knowledge, Message, Observation, Plan, Probe, Request, Scenario
+from contextlab.analysis.prompts import CODE_TOKENS, WORDS, codes, question, role_of, sentence, usual_api
+from contextlab.model import Api, Exchange, Judgement, Knowledge, Message, Observation, Plan, Probe, Request, Scenario
 
 CHARACTERS_PER_TOKEN = 4
 """The estimate that gateways and clients use."""
@@ -45,18 +45,18 @@ def plan(known: Knowledge, rng: Random) -> Plan:
     """One probe for each kind of text: a small sample of it first where the target cannot count, then the whole."""
     window = known.limits.context_tokens or 0
     num_characters = int(window * FILL_RATIO * CHARACTERS_PER_TOKEN)
-    hidden = codes(rng)
+    hidden, api = codes(rng), usual_api(known)
     control: dict[str, int] = {}
     for kind, piece in TEXTS.items():
         text = ""
         while len(text) < num_characters:
             text += piece(rng)
         text = text[:num_characters]
-        requests = tuple(_request(f"ask:{ask}", text, ask, hidden) for ask in ASKS)
+        requests = tuple(_request(f"ask:{ask}", text, ask, hidden, api) for ask in ASKS)
         if "counts-tokens" not in known.powers:
             samples = (text[: parts * num_characters // SAMPLE_PARTS] for parts in (1, 2))
             requests = (
-                *(_request(f"sample-{n}", sample, "TAIL", hidden) for n, sample in enumerate(samples, 1)),
+                *(_request(f"sample-{n}", sample, "TAIL", hidden, api) for n, sample in enumerate(samples, 1)),
                 *requests,
             )
         sizes = {"characters": num_characters, "estimate_tokens": num_characters // CHARACTERS_PER_TOKEN}
@@ -65,11 +65,12 @@ def plan(known: Knowledge, rng: Random) -> Plan:
             control = about_control(recalled(seen.exchanges))
 
 
-def _request(name: str, text: str, ask: str, hidden: dict[str, str]) -> Request:
+def _request(name: str, text: str, ask: str, hidden: dict[str, str], api: Api) -> Request:
     head, tail = (sentence(place, hidden[place]) for place in ASKS)
     return Request(
         name=name,
-        messages=(Message(role="prompt", parts=(f"{head}{text} {tail} The secret code of {ask} is",)),),
+        messages=(Message(role=role_of(api), parts=(f"{head}{text} {tail} {question(ask, api)}",)),),
+        api=api,
         reply_tokens=CODE_TOKENS,
         expects=hidden[ask],
     )
@@ -105,7 +106,7 @@ def _foreseen_tokens(samples: Sequence[Exchange]) -> int | None:
 SCENARIO = Scenario(
     name="token-blowup",
     summary="texts of equal characters and very different token counts: emoji, CJK, whitespace, base64, code",
-    needs=("window", "completions"),
+    needs=("window",),
     plan=plan,
     judge=judge,
     order=50,

@@ -571,6 +571,10 @@ MESSAGES: list[tuple[str, str, Numbers, str]] = [
     ("generic-context-exceeded", "overflow", {}, "Error: maximum context length exceeded"),
     ("generic-reduce", "overflow", {}, "Please reduce the length of the messages or completion."),
     ("generic-token-limit", "overflow", {}, "too many tokens in the request"),
+    # what dies under every engine
+    ("glibc-heap-check", "dead", {}, "free(): invalid next size (normal)"),
+    ("glibc-heap-check", "dead", {}, "malloc(): corrupted top size"),
+    ("python-fatal", "dead", {}, "Fatal Python error: Segmentation fault"),
 ]  # fmt: skip
 
 NO_OVERFLOW = [

@@ -49,6 +49,9 @@ HEADER: dict[str, Any] = {
     "argv": ["overflow", "smollm2", "--set", "context=512", "--set", "kv_unified=true", "--seed", "7"],
     "started_at": "2026-11-29T16:02:03+00:00",
     "seed": 7,
+    "versions": {"python": "3.11.7", "contextlab": "0.1.0", "xllamacpp": "2026.10.11549"},
+    "machine": {"system": "Linux", "processor": "x86_64", "cores": 2, "memory_bytes": 25276514304, "load": 0.415},
+    "policy": {"allow": ["RUNAWAY"]},
     "target": {
         "name": "smollm2",
         "scheme": "gguf",
@@ -81,8 +84,17 @@ def run(*findings: Finding, code: int | None = 0, reason: str = "", records: tup
 
 
 def passes(scenario: str, outcome: Outcome, *probes: str) -> list[Finding]:
-    """Findings that pass, one a probe."""
-    return [finding(scenario, probe, outcome, Verdict.PASS, "as it should be") for probe in probes]
+    """Findings that pass, one a probe, with the server's words where it refused."""
+    whys: dict[Outcome, tuple[str, Evidence]] = {
+        Outcome.OK: ("answered: 8 tokens, finish_reason length", {"status": 200}),
+        Outcome.CAPPED: ("the reply ended at the window after 24 tokens, finish_reason length", {"status": 200}),
+        Outcome.REJECTED: (
+            "refused with HTTP 400: request (512 tokens) exceeds the available context size (512 tokens)",
+            {"status": 400, "error_type": "exceed_context_size_error"},
+        ),
+    }
+    why, evidence = whys[outcome]
+    return [finding(scenario, probe, outcome, Verdict.PASS, why, evidence=evidence) for probe in probes]
 
 
 def failing() -> Run:
@@ -107,7 +119,10 @@ def failing() -> Run:
         "finish_reason": "stop",
         "log_line": "slot update_slots: id 0 | task 12 | slot context shift, n_keep = 1, n_left = 510, n_discard = 255",
     }
-    limit = finding("find-limit", "bisect-9", Outcome.OK, Verdict.PASS, "read", evidence={"measured_tokens": 503})
+    aborted_beside = "another client's small stream was ended after 3 tokens: Context size has been exceeded."
+    largest = "the largest prompt that was read has 503 tokens"
+    edge: Evidence = {"status": 200, "measured_tokens": 503}
+    limit = finding("find-limit", "bisect-9", Outcome.OK, Verdict.PASS, largest, evidence=edge)
     found = [
         limit,
         *passes("find-limit", Outcome.OK, *(f"bisect-{size}" for size in range(1, 9))),
@@ -123,6 +138,16 @@ def failing() -> Run:
             evidence=shifted,
             remedy="Start llama-server without --context-shift (here: --set context_shift=false): it then ends the "
             "reply at the window and says so with finish_reason length.",
+        ),
+        finding(
+            "reply-past-window",
+            "reply-1024",
+            Outcome.NEIGHBOUR_ABORTED,
+            Verdict.FAIL,
+            aborted_beside,
+            layer=Layer.KV_CACHE,
+            evidence=aborted,
+            remedy=unified,
         ),
         *passes("reply-past-window", Outcome.CAPPED, "reply-513", "reply-1024"),
         *passes("conversation-growth", Outcome.REJECTED, "turn-9"),

@@ -51,7 +51,7 @@ STORY = (
 def test_view_shows_what_runs_and_what_was_found() -> None:
     assert view(after(*STORY), 10.0, 80).plain.splitlines() == [
         "▸  prompt-too-long · chat-513",
-        "   0:10 · 2 probes done · 2 of 4 in this scenario · about 0:05 left in it",
+        "   0:10 · 2 probes done · 2 of 4 in this scenario · about 0:05 left",
         "   ✗ 1 TRUNCATED_HEAD  ? 1 UNKNOWN  ✓ 1 held",
     ]
 
@@ -70,7 +70,12 @@ def test_time_left_is_the_mean_of_the_finished_probes_for_each_to_come() -> None
 def test_time_left_is_unknown_without_a_plan_or_a_finished_probe() -> None:
     assert after(scenario(0.0, "s"), *probe("p", 0.0, 1.0)).left_s(2.0) is None
     assert after(scenario(0.0, "s", num_probes=3), *probe("p", 0.0)).left_s(2.0) is None
-    assert after(*STORY, scenario(20.0, "next", num_probes=3)).left_s(21.0) is None
+
+
+def test_time_left_is_that_of_the_whole_run() -> None:
+    """Probes of earlier scenarios tell how long one takes; those of later ones are still to come."""
+    assert after(*STORY, scenario(20.0, "next", num_probes=3)).left_s(21.0) == 9.0
+    assert after(*STORY, scenario(20.0, "next", num_probes=3, num_later=2)).left_s(21.0) == 15.0
 
 
 def test_more_probes_than_planned_leave_no_negative_time() -> None:
@@ -89,7 +94,7 @@ def test_a_log_gets_a_line_a_scenario_and_a_heartbeat_when_it_is_due() -> None:
             live({"kind": "event", "at_s": float(at_s), "event": {"kind": "token"}})
         live(scenario(42.0, "kv-exhaustion"))
     found = "✗ 1 TRUNCATED_HEAD  ? 1 UNKNOWN  ✓ 1 held"
-    doing = "prompt-too-long/chat-513, 2 probes done, 2 of 4 in this scenario, about 0:03 left in it"
+    doing = "prompt-too-long/chat-513, 2 probes done, 2 of 4 in this scenario, about 0:03 left"
     assert out.getvalue().splitlines() == [
         "0:01 prompt-too-long: about prompt-too-long",
         f"0:16 {doing}, {found}",
@@ -177,6 +182,11 @@ def test_a_closed_stream_ends_the_display_and_not_the_run() -> None:
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just({"name": 3})
 KINDS = st.sampled_from(["header", "scenario", "probe", "observed", "finding", "progress", "event", "end", "other"])
 NAMES = ("at_s", "name", "summary", "probe", "text", "num_probes", "outcome", "verdict", "finding")
+
+
+@pytest.mark.parametrize("at_s", [float("inf"), float("nan"), 10**400, -5.0, "soon", None])
+def test_a_time_that_is_none_leaves_the_clock_alone(at_s: Any) -> None:
+    assert after({"kind": "note", "at_s": 7.0}, {"kind": "note", "at_s": at_s}).at_s == 7.0
 
 
 @given(

@@ -133,7 +133,11 @@ def test_a_stream_without_unicode_gets_plain_marks() -> None:
     ("name", "first"),
     [
         ("failing", "FAILED  smollm2 (llama-server) breaks at its window of 512 tokens: NEIGHBOUR_ABORTED, SHIFTED, "),
-        ("held", "HELD  smollm2 (llama-server) holds at its window of 512 tokens: OK, REJECTED, CAPPED\n"),
+        (
+            "held",
+            "HELD  smollm2 (llama-server) holds at its window of 512 tokens: prompts are answered and read whole (OK), "
+            "too much is refused clearly (REJECTED), replies end at it and say so (CAPPED)\n",
+        ),
         (
             "undecided",
             "UNKNOWN  1 of 6 probes of smollm2 (llama-server) at its window of 512 tokens could not be told\n",
@@ -156,16 +160,86 @@ def test_unknown_without_an_unknown_probe_gives_the_reason() -> None:
 
 def test_killed_run_says_where_it_was() -> None:
     assert "stopped in: prompt-too-long/chat-512\n" in piped(made("killed"))
-    assert "probe: chat-512" in piped(made("killed")), "the probe nobody judged is unknown, not forgotten"
+    assert "probes: prompt-too-long: chat-512\n" in piped(made("killed")), (
+        "the probe nobody judged is unknown, not forgotten"
+    )
 
 
-def test_findings_that_say_the_same_are_one() -> None:
-    groups = summary.groups(made("failing"), Verdict.FAIL)
-    assert [(group.first.outcome.name, len(group.probes)) for group in groups] == [
-        ("NEIGHBOUR_ABORTED", 3),
-        ("SHIFTED", 1),
-        ("REJECTED_BADLY", 1),
+def test_a_cause_is_told_once_with_its_counts_and_one_example() -> None:
+    text = shown(made("failing"), 140, NO_COLOR="1")
+    block = text.split("✗ NEIGHBOUR_ABORTED  ")[1].split("✗ SHIFTED  ")[0]
+    assert block.count("remedy") == 1
+    assert block.startswith("another client's request was ended · KV cache\n")
+    assert "where     reply-past-window 1, kv-exhaustion 3\n" in block
+    assert "3×  a small stream beside 2 others" in block
+    assert "1×  another client's small stream was ended after 3 tokens" in block
+    assert "of kv-exhaustion/together-2x250 · status 500 · " in block
+
+
+def test_piped_groups_name_every_probe() -> None:
+    text = piped(made("failing"))
+    assert "  probes: kv-exhaustion: together-2x250, together-3x170, together-4x128\n" in text
+    assert "  why: 3 probes: a small stream beside 2 others" in text
+    assert "  example: kv-exhaustion/together-2x250\n" in text
+
+
+def test_no_more_than_three_reasons_are_given_and_the_rest_is_counted() -> None:
+    words = ("no end", "no finish_reason", "it broke", "it closed", "it stopped")
+    run = sample.run(*(sample.finding("s", word[::-1], Outcome.CUT, Verdict.FAIL, word) for word in words))
+    for text in (piped(run), shown(run, 80, NO_COLOR="1")):
+        assert [word for word in words if re.search(rf"{word}$", text, re.MULTILINE)] == list(words[:3])
+        assert "and 2 other reasons, in the record\n" in text
+
+
+def test_evidence_does_not_repeat_the_reason_on_a_terminal() -> None:
+    error = "Context size has been exceeded."
+    bad = sample.finding("s", "p", Outcome.CUT, Verdict.FAIL, f"ended: {error}", evidence={"error": error, "status": 5})
+    assert "evidence  status 5\n" in shown(sample.run(bad), 80, NO_COLOR="1")
+    assert f"evidence: error {error} · status 5\n" in piped(sample.run(bad))
+
+
+def test_what_passed_says_why_with_the_servers_name_for_its_error() -> None:
+    why = "refused with HTTP 400: request (512 tokens) exceeds the available context size (512 tokens)"
+    assert f"passed: prompt-too-long: 4 REJECTED: {why} [exceed_context_size_error]\n" in piped(made("failing"))
+
+
+def test_provenance_comes_last_and_gives_settings_only_where_the_command_line_does_not() -> None:
+    run = made("failing")
+    _, end = piped(run).rsplit("\n\n", 1)
+    assert [line.partition(":")[0] for line in end.splitlines()] == [
+        "command",
+        "policy",
+        "began",
+        "versions",
+        "machine",
+        "record",
+        "next",
     ]
+    for argv in ([], ["replay", "runs/x", "--probe", "p"]):
+        text = piped(replace(run, header={**run.header, "argv": argv}))
+        assert "settings: context=512 slots=4 kv_unified=true context_shift=true\n" in text
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        (504, "longest prompt read: 503 of 504 declared"),
+        (512, "longest prompt read: only 503 of 512 declared"),
+        (256, "longest prompt read: 503 tokens, more than the 256 declared"),
+        (None, "longest prompt read: 503 tokens, none declared"),
+    ],
+)
+def test_declared_and_measured_limit_stand_together(declared: int | None, words: str) -> None:
+    run = made("failing")
+    assert run.knowledge
+    known = replace(run.knowledge, limits=replace(run.knowledge.limits, context_tokens=declared))
+    assert f"measured: {words}\n" in piped(replace(run, knowledge=known))
+    assert words in " ".join(shown(replace(run, knowledge=known), 80, NO_COLOR="1").split())
+
+
+def test_next_says_which_of_two_probes_of_one_name() -> None:
+    found = [sample.finding(scenario, "p", Outcome.CUT, Verdict.FAIL) for scenario in ("one", "two")]
+    assert piped(sample.run(*found)).endswith(f"next: contextlab replay {sample.PATH} --probe one/p\n")
 
 
 @pytest.mark.parametrize(
@@ -201,14 +275,18 @@ def test_a_window_without_layers_is_still_a_limit() -> None:
     )
 
 
-def test_skipped_probes_share_a_reason() -> None:
+def test_skips_share_a_reason() -> None:
     skips = tuple(Skip(scenario="s", probe=f"p{place}", reason="no log") for place in range(3))
+    whole = (Skip(scenario="t", reason="no log"), Skip(scenario="u", probe="p", reason="no log"))
+    assert "  – 3 probes of s, t, u/p  no log\n" in shown(
+        replace(made("held"), skips=(*skips, *whole)), 80, NO_COLOR="1"
+    )
     assert "skipped: s p0, p1, p2: no log\n" in piped(replace(made("held"), skips=skips))
 
 
 def test_long_words_of_a_target_say_what_is_left_out() -> None:
     long = sample.finding("s", "p", Outcome.CUT, Verdict.FAIL, evidence={"reply": "ab" * 500})
-    assert f"reply: {'ab' * 300} (and 400 more characters, in the record)\n" in piped(sample.run(long))
+    assert f"evidence: reply {'ab' * 300} (and 400 more characters, in the record)\n" in piped(sample.run(long))
 
 
 TEXTS = st.text(st.characters(codec=None), max_size=80) | st.sampled_from([sample.HOSTILE, "", "a" * 300, "[/]"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from contextlab import registry
 from contextlab.lab.journal import plain
-from contextlab.model import Knowledge, Limits, Probe, Scenario
+from contextlab.model import Api, Knowledge, Limits, Probe, Scenario
 
 SCENARIOS = registry.scenarios("overflow")
 KNOWN = Knowledge(
@@ -60,3 +61,11 @@ def test_a_target_whose_pool_is_smaller_than_its_window_gets_a_request_larger_th
     )
     [larger] = [probe for probe in probes(SCENARIOS["kv-exhaustion"], 0, known) if probe.name == "larger-than-pool"]
     assert 300 < (larger.requests[0].size_tokens or 0) < 512
+
+
+def test_a_target_that_only_chats_is_probed_by_chat_alone() -> None:
+    known = replace(KNOWN, powers=KNOWN.powers - {"completions"})
+    for scenario in SCENARIOS.values():
+        if not set(scenario.needs) - known.powers:
+            for probe in probes(scenario, 0, known):
+                assert {request.api for request in probe.requests} <= {Api.CHAT}, scenario.name

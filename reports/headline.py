@@ -1,0 +1,89 @@
+"""The verdict of a run in one word and one sentence, as a person would say it; pure.
+
+Only `overflow` claims something about the window. Every other command, also one that is not known
+here, is told in words that hold whatever it did.
+"""
+
+from __future__ import annotations
+
+from contextlab.model import Outcome, Run, Verdict
+from contextlab.reports import grouping, summary
+from contextlab.reports.wording import clean, listed
+
+_HELD = {
+    Outcome.OK: "prompts are answered and read whole",
+    Outcome.REJECTED: "too much is refused clearly",
+    Outcome.CAPPED: "replies end at it and say so",
+}
+
+
+def word(run: Run) -> str:
+    """FAILED, HELD, UNKNOWN or INTERRUPTED."""
+    if summary.exit_status(run)["code"] in summary.INTERRUPT_CODES:
+        return "INTERRUPTED"
+    return {Verdict.FAIL: "FAILED", Verdict.PASS: "HELD", Verdict.UNKNOWN: "UNKNOWN"}[summary.verdict(run)]
+
+
+def sentence(run: Run) -> str:
+    """What happened, without the word."""
+    what = summary.subject(run)
+    failed = names(run, Verdict.FAIL)
+    so_far = f"; failed so far: {failed}" if failed else ""
+    match word(run):
+        case "INTERRUPTED":
+            return f"{what} was stopped after {grouping.num_probes(run)}{so_far}"
+        case "FAILED":
+            return f"{_saying(run, 'breaks', 'failed')}: {failed or _reason(run)}"
+        case "HELD" if summary.command(run) == "overflow":
+            return f"{_saying(run, 'holds', 'held')}: {_held(run)}"
+        case "HELD":
+            return f"{_saying(run, 'holds', 'held')}: {names(run, Verdict.PASS)}"
+    if run.end is None:
+        return f"{what}: {summary.KILLED}{so_far}"
+    if not grouping.findings(run):
+        return f"{what}: nothing was measured"
+    where = f" {_where(run)}" if summary.command(run) == "overflow" else ""
+    if unknown := grouping.tally(run)[Verdict.UNKNOWN]:
+        return f"{unknown} of {grouping.num_probes(run)} of {what}{where} could not be told"
+    return f"{what}{where}: {_reason(run) or 'no verdict is on record'}"
+
+
+def tells_exit(run: Run) -> bool:
+    """Whether the word says already why the run ended with its exit code, and there is no other reason."""
+    status = summary.exit_status(run)
+    return len(status["all"]) <= 1 and {"FAILED": 1, "HELD": 0}.get(word(run)) == status["code"]
+
+
+def names(run: Run, wanted: Verdict) -> str:
+    """The outcomes with that verdict, the worst first where they failed."""
+    found = {finding.outcome for finding in grouping.findings(run) if finding.verdict is wanted}
+    return listed([str(outcome) for outcome in sorted(found, reverse=wanted is Verdict.FAIL)])
+
+
+def _saying(run: Run, at_the_window: str, anyhow: str) -> str:
+    """The subject and what it does, as far as the command lets us say."""
+    what = summary.subject(run)
+    match summary.command(run):
+        case "overflow":
+            return f"{what} {at_the_window} {_where(run)}"
+        case "replay":
+            places = [f"{scenario}/{probe}" for scenario, probe in grouping.verdicts(run)]
+            probe = clean(places[0]) if len(places) == 1 else grouping.num_probes(run)
+            return f"{probe} of {what}, repeated"
+    return f"{what} {anyhow}"
+
+
+def _where(run: Run) -> str:
+    window = summary.window(run)
+    return f"at its window of {window} tokens" if window else "(window not known)"
+
+
+def _held(run: Run) -> str:
+    """`…, too much is refused clearly (REJECTED)`; what passed only by permission is named as that."""
+    found = sorted({finding.outcome for finding in grouping.findings(run) if finding.verdict is Verdict.PASS})
+    said = [f"{_HELD[outcome]} ({outcome})" for outcome in found if outcome in _HELD]
+    return ", ".join([*said, *(f"{outcome} is allowed" for outcome in found if outcome not in _HELD)])
+
+
+def _reason(run: Run) -> str:
+    return clean(str(summary.exit_status(run)["reason"]))
