@@ -140,7 +140,8 @@ async def _about_llama(ask: Ask, model: str, greeting: Greeting) -> About:
     trained = _limit(Layer.POSITIONS, "n_ctx_train", within(meta, "n_ctx_train"), source)
     slots = whole(within(props, "total_slots"))
     limits = Limits(context_tokens=slot.tokens, num_slots=slots, declared=_said(slot, trained))
-    return About(limits=limits, version=words(within(props, "build_info")))
+    build = words(within(props, "build_info"))
+    return About(limits=limits, version="" if "unknown" in build else build)
 
 
 async def _count_llama(ask: Ask, model: str, api: Api, messages: Sequence[Message]) -> int | None:

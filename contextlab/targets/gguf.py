@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 from contextlab.capacity.gguf import check_gguf
@@ -24,6 +25,7 @@ from contextlab.model import (
     Target,
     TargetSpec,
     UnableError,
+    UsageError,
 )
 from contextlab.targets import http
 
@@ -109,6 +111,8 @@ def smollm2_file() -> Path | None:
 def _model_file(spec: TargetSpec) -> Path:
     if spec.address:
         return Path(spec.address).expanduser()
+    if spec.name not in PRESETS:
+        raise UsageError(f"target={spec.name!r}: names no file", "for example gguf:MODEL.gguf")
     file = smollm2_file()
     if file is None:
         raise UnableError(
@@ -118,7 +122,10 @@ def _model_file(spec: TargetSpec) -> Path:
 
 
 def server(spec: TargetSpec) -> ServerCommand:
-    """How to start llama.cpp on this file. Raises UnableError for a missing extra, or a file that is no whole GGUF."""
+    """How to start llama.cpp on this file.
+
+    Raises UnableError for a missing extra, or a file that is no whole GGUF; UsageError where no file is named.
+    """
     if importlib.util.find_spec("xllamacpp") is None:
         raise UnableError(
             "a gguf target needs llama.cpp, which is not installed",
@@ -145,14 +152,15 @@ async def open_target(spec: TargetSpec, knowledge: Knowledge | None = None) -> A
     """Open the running server at `spec.url`; its owner also knows the size of the KV pool, which it does not tell."""
     connection = replace(spec, address=spec.url or "", settings={})
     async with http.open_target(connection, knowledge) as target:
-        yield target if knowledge is not None else target.knowing(_with_pool(target.knowledge, spec))
+        yield target if knowledge is not None else target.knowing(_as_owner(target.knowledge, spec))
 
 
-def _with_pool(known: Knowledge, spec: TargetSpec) -> Knowledge:
-    """Add the KV pool: what was asked for in one unified pool, else a window for each slot.
+def _as_owner(known: Knowledge, spec: TargetSpec) -> Knowledge:
+    """Add the wheel's version, and the KV pool: what was asked for in one unified pool, else a window for each slot.
 
     llama.cpp rounds the context up to a multiple of 256 for each sequence.
     """
+    known = replace(known, version=f"xllamacpp {version('xllamacpp')}")
     window, slots = known.limits.context_tokens, known.limits.num_slots
     if window is None or slots is None:
         return known

@@ -37,9 +37,9 @@ from contextlab.model import (
 from contextlab.targets.flavours import FLAVOURS, OTHER, Flavour, Greeting, chat_of, prompt_of, recognise
 from contextlab.targets.loose_json import within
 from contextlab.targets.replies import Reader, Refusal, Streamed, Whole
-from contextlab.targets.wire import Address, Answer, Wire, arrived, open_wire, shown
+from contextlab.targets.wire import ANSWER_TIMEOUT_S, Address, Answer, Wire, arrived, open_wire, shown
 
-__all__ = ["ALSO", "SCHEME", "SETTINGS", "HttpTarget", "open_target", "shown"]
+__all__ = ["ALSO", "SCHEME", "SETTINGS", "HttpTarget", "check", "open_target", "shown", "url_of"]
 
 SCHEME = "http"
 ALSO = ("https",)
@@ -63,6 +63,14 @@ SETTINGS: tuple[Setting, ...] = (
         name="connect_timeout_s", kind="float", default=5.0, low=0.001, unit="s", help="time to wait for a connection"
     ),
     Setting(
+        name="answer_timeout_s",
+        kind="float",
+        default=None,
+        low=0.001,
+        unit="s",
+        help=f"time to wait for what the server says of itself (default: {ANSWER_TIMEOUT_S:g}); for replies: --timeout",
+    ),
+    Setting(
         name="chars_per_token",
         kind="float",
         default=None,
@@ -84,6 +92,28 @@ LINGER_S = 2.0
 """Time to go on reading after `[DONE]` or an error: what follows them is a finding, waiting for it for ever is not."""
 
 
+def url_of(spec: TargetSpec) -> str:
+    """The URL that the user means; HOST:PORT alone is one too."""
+    return spec.address if "://" in spec.address else f"{spec.scheme}://{spec.address.lstrip('/')}"
+
+
+def check(spec: TargetSpec) -> None:
+    """Look at the address and the settings, without a request. Raises UsageError for what cannot be meant."""
+    _address(spec, _settings(spec))
+
+
+def _settings(spec: TargetSpec) -> dict[str, Any]:
+    given = spec.settings if spec.scheme in SCHEMES_WITH_THESE_SETTINGS else {}
+    return {one.name: given.get(one.name, one.default) for one in SETTINGS}
+
+
+def _address(spec: TargetSpec, settings: Mapping[str, Any]) -> Address:
+    key_name = str(settings["api_key_env"])
+    if not re.fullmatch(r"[A-Za-z_]\w*", key_name, re.ASCII):  # it may be the key itself, so it is not repeated
+        raise UsageError("api_key_env is not the name of an environment variable", "put the key into one, and name it")
+    return Address.of(url_of(spec), key_name)
+
+
 @asynccontextmanager
 async def open_target(spec: TargetSpec, knowledge: Knowledge | None = None) -> AsyncIterator[HttpTarget]:
     """Open the server at `spec.address`, with or without `/v1`; leaving closes every connection.
@@ -91,16 +121,11 @@ async def open_target(spec: TargetSpec, knowledge: Knowledge | None = None) -> A
     Without `knowledge` it is asked what it is; with it, nothing is sent. Raises UsageError for an address or a
     setting that cannot be meant, and UnableError where the server cannot be reached or does not do as an API.
     """
-    given = spec.settings if spec.scheme in SCHEMES_WITH_THESE_SETTINGS else {}
-    settings = {one.name: given.get(one.name, one.default) for one in SETTINGS}
-    key_name = str(settings["api_key_env"])
-    if not re.fullmatch(r"[A-Za-z_]\w*", key_name, re.ASCII):
-        raise UsageError("api_key_env is not the name of an environment variable", "put the key into one, and name it")
-    url = spec.address if "://" in spec.address else f"{spec.scheme}://{spec.address.lstrip('/')}"
-    connect_timeout_s, chars_per_token = settings["connect_timeout_s"], settings["chars_per_token"]
-    async with open_wire(Address.of(url, key_name), float(connect_timeout_s or 5.0)) as wire:
+    settings = _settings(spec)
+    address = _address(spec, settings)
+    async with open_wire(address, settings["connect_timeout_s"], settings["answer_timeout_s"]) as wire:
         knowledge = knowledge or await learn(wire, settings)
-        yield HttpTarget(wire, knowledge, float(chars_per_token) if chars_per_token else None)
+        yield HttpTarget(wire, knowledge, settings["chars_per_token"])
 
 
 class HttpTarget:
@@ -164,7 +189,8 @@ class HttpTarget:
         if self._chars_per_token:
             return math.ceil(len(prompt_of(messages)) / self._chars_per_token)
         message = f"{self._wire.address.root} ({self._flavour.name}) does not count the tokens of a {api} prompt"
-        raise UnableError(message, "--set chars_per_token=4 estimates them")
+        next_step = "turn its usage reporting on, or give an estimate to size prompts by: --set chars_per_token=4"
+        raise UnableError(message, next_step)
 
     async def healthy(self) -> tuple[bool, str]:
         """Whether the server says it is well, and its words; where it has no health endpoint, whether it answers."""
@@ -314,8 +340,8 @@ def _limits(wire: Wire, limits: Limits, window: int | None) -> Limits:
         said = Limit(layer=Layer.ENGINE, name="window", tokens=window, source="--set window")
         return replace(limits, context_tokens=window, declared=(*limits.declared, said))
     if limits.context_tokens is not None and limits.context_tokens < 1:
-        message = f"{wire.address.root} declares a window of {limits.context_tokens} tokens"
-        raise UnableError(message, "see its settings, or override it: --set window=N")
+        message = f"{wire.address.root} declares a window of {limits.context_tokens} tokens, which has no room"
+        raise UnableError(message, "see its settings, or give the real one: --set window=TOKENS")
     return limits
 
 

@@ -7,13 +7,14 @@ HTTP server.
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from urllib.parse import urlsplit
 
-from contextlab.model import Knowledge, ServerCommand, Setting, Target, TargetSpec, UsageError
+from contextlab.model import Knowledge, ServerCommand, Setting, Target, TargetSpec, UnableError, UsageError
 from contextlab.targets import http
+from contextlab.targets.wire import checked_url
 
 SCHEME = "run"
 NEEDS_AT = True
@@ -34,18 +35,24 @@ SETTINGS: tuple[Setting, ...] = (
 
 
 def server(spec: TargetSpec) -> ServerCommand:
-    """How to start the command. Raises UsageError for a command or a URL that cannot be meant."""
+    """How to start the command.
+
+    Raises UsageError for a command or a URL that cannot be meant, UnableError for a program that is not there.
+    """
     try:
         argv = shlex.split(spec.address)
     except ValueError as error:
-        raise UsageError(f"run:{spec.address!r}: not a command: {error}", "check its quotes") from None
+        raise UsageError(f"run:{spec.address}: not a command: {error}", "check its quotes") from None
     if not argv:
         raise UsageError(
             "run: names no command", "for example run:'vllm serve MODEL --port 8000' --at http://127.0.0.1:8000"
         )
-    parts = urlsplit(spec.url or "")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"--at={spec.url!r}: not a URL", "for example --at http://127.0.0.1:8000")
+    checked_url(spec.url or "", "--at")
+    if shutil.which(argv[0]) is None:
+        raise UnableError(
+            f"run:{spec.address}: there is no program {argv[0]!r} that can be run",
+            "check its name; only programs on the PATH are found by name alone, and shell words (cd, &&) are none",
+        )
     return ServerCommand(
         argv=tuple(argv),
         url=spec.url,

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from contextlab.model import Failure, UnableError, UsageError
 from contextlab.targets.loose_json import loaded
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 ANSWER_TIMEOUT_S = 30.0
-"""Time for the answer to a question about the server itself (its limits, a token count, its health)."""
+"""Time for the answer to a question about the server itself (its limits, a token count), where nobody says more."""
 NEXT_STEP = "write it as http://HOST:PORT"
 SHORTEST_SECRET = 4
 """Shorter keys are placeholders; hiding them would spoil the texts that happen to hold them."""
@@ -44,6 +44,24 @@ def shown(url: str) -> str:
     if torn:  # a password with a # or a ? in it falls apart: what stands before the last @ is not ours to show
         host, path = rest.rpartition("@")[2], ""
     return f"{scheme}{separator}{host}{path}"
+
+
+def checked_url(url: str, name: str = "url") -> SplitResult:
+    """The parts of a URL at which an API can answer; `name` is what the user calls it.
+
+    Raises UsageError for one that cannot be meant.
+    """
+    try:
+        parts = urlsplit(url)
+        meant = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, or brackets that hold no IPv6 address
+        meant = False
+    if not meant or any(map(str.isspace, url)):
+        rule = "a URL needs a scheme (http or https), a host, and a port from 1 to 65535 if any"
+        raise UsageError(f"{name}={shown(url)}: {rule}", NEXT_STEP)
+    if parts.query or parts.fragment:
+        raise UsageError(f"{name}={shown(url)}: the base URL of an API takes neither query nor fragment", NEXT_STEP)
+    return parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,16 +83,7 @@ class Address:
 
         User and password in the URL come before the key. Raises UsageError for a URL that cannot be meant.
         """
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError as error:
-            raise UsageError(f"url={shown(url)}: {error}", NEXT_STEP) from None
-        if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0 or any(map(str.isspace, url)):
-            message = f"url={shown(url)}: a URL needs a scheme (http or https), a host, and a port above 0 if any"
-            raise UsageError(message, NEXT_STEP)
-        if parts.query or parts.fragment:
-            raise UsageError(f"url={shown(url)}: the base URL of an API takes neither query nor fragment", NEXT_STEP)
+        parts = checked_url(url)
         host, path = parts.netloc.rpartition("@")[2], parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
         root = f"{parts.scheme}://{host}{path}"
         if parts.username or parts.password:
@@ -85,7 +94,8 @@ class Address:
         if not key:
             return cls(root=root, key_name=key_name)
         if not key.isprintable():
-            raise UsageError(f"the key in ${key_name} holds a line break or another control character")
+            message = f"the key in ${key_name} holds a line break or another control character"
+            raise UsageError(message, "put the key into it again, with nothing around it")
         return cls(root=root, key_name=key_name, authorization=f"Bearer {key}", secrets=(key,))
 
     @property
@@ -148,10 +158,17 @@ class Wire:
     that would look like a failure of the server.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, address: Address, connect_timeout_s: float) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        address: Address,
+        connect_timeout_s: float,
+        answer_timeout_s: float | None = None,
+    ) -> None:
         self.session = session
         self.address = address
         self.connect_timeout_s = connect_timeout_s
+        self.answer_timeout_s = answer_timeout_s
 
     def __repr__(self) -> str:
         return f"Wire({self.address.root})"
@@ -177,7 +194,7 @@ class Wire:
         """One question about the server. Any status is an answer; UnableError if none comes in time."""
         import aiohttp
 
-        timeout_s = timeout_s or ANSWER_TIMEOUT_S
+        timeout_s = timeout_s or self.answer_timeout_s or ANSWER_TIMEOUT_S
         try:
             async with self.request(method, path, body, timeout_s=timeout_s) as response:
                 text = (await response.read()).decode(errors="replace")
@@ -197,14 +214,16 @@ class Wire:
         import aiohttp
 
         if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
-            next_step = "is it stuck, or is this a port of another service?"
+            next_step = "is it stuck, or is this another service? a slow one needs --set answer_timeout_s=SECONDS"
             return UnableError(f"{question}: no answer within {timeout_s:g} s", next_step)
         _, message, next_step = broken_line(error, self.connect_timeout_s)
         return UnableError(f"{question}: {self.address.clean(message)}", next_step)
 
 
 @asynccontextmanager
-async def open_wire(address: Address, connect_timeout_s: float) -> AsyncIterator[Wire]:
+async def open_wire(
+    address: Address, connect_timeout_s: float, answer_timeout_s: float | None = None
+) -> AsyncIterator[Wire]:
     """Open the way to a server, without a request; leaving closes every connection."""
     import aiohttp
 
@@ -216,7 +235,7 @@ async def open_wire(address: Address, connect_timeout_s: float) -> AsyncIterator
         headers=headers,
         cookie_jar=aiohttp.DummyCookieJar(),
     ) as session:
-        yield Wire(session, address, connect_timeout_s)
+        yield Wire(session, address, connect_timeout_s, answer_timeout_s)
 
 
 def arrived(content: aiohttp.StreamReader) -> bytes:
@@ -240,7 +259,8 @@ def broken_line(error: Exception, connect_timeout_s: float) -> tuple[str, str, s
             return "connect", "connection refused", "start the server, or check the port"
         return "connect", f"no connection: {_cause(error)}", "check host and port"
     if isinstance(error, aiohttp.ClientResponseError):
-        return "protocol", f"the answer is not HTTP: {error.message}", "does it speak https, or is it another service?"
+        words = " ".join(error.message.rstrip(" ^\n").split())  # aiohttp draws an arrow below the byte
+        return "protocol", f"the answer is not HTTP: {words}", "does it speak https, or is it another service?"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         message = "the connection was closed before an answer"
         return "transport", message, "does it speak https, or did the server die?"
