@@ -51,6 +51,9 @@ def judge_reading(probe: Probe, exchanges: Sequence[Exchange], known: Knowledge)
         return cut
     last = readings[-1]
     kept = recalled(exchanges)
+    if prompt_tokens_read(exchanges[-1]) is None and not any(kept.values()):
+        why = f"{last.why}, but nothing tells whether the prompt was read: no counts, and no code came back"
+        return Judgement(outcome=Outcome.UNKNOWN, why=why, evidence={**last.evidence, **_codes(kept)})
     words = ", ".join(f"{place} {'came back' if back else 'did not come back'}" for place, back in kept.items())
     return Judgement(
         outcome=last.outcome,

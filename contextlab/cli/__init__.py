@@ -59,7 +59,7 @@ def main() -> None:
         sys.exit(code)
     except typer.TyperException as error:  # the words of the command line do not fit together
         message = error.format_message()  # empty where the help has been shown in its place
-        path = getattr(getattr(error, "ctx", None), "command_path", "contextlab")
+        path = getattr(getattr(error, "ctx", None), "command_path", "contextlab COMMAND")
         told: ContextlabError = UsageError(message, f"{path} --help says what it takes")
     except Exception as error:
         told = in_words(error)

@@ -11,8 +11,8 @@ from contextlab.cli.options import IOwnThis, Json, Output, Patience, Quiet, Runs
 
 EPILOG = """
 Examples:
-  contextlab replay latest --probe prompt-8192
-  contextlab replay runs/NAME --probe prompt-too-long/chat-stream-8192
+  contextlab replay latest --probe no-max-tokens
+  contextlab replay runs/NAME --probe prompt-too-long/chat-whole-control
 """
 
 

@@ -61,7 +61,8 @@ class Session:
         """
         module = registry.targets().get(spec.scheme)
         if module is None:
-            raise UsageError(f"target={self.target!r}: {spec.scheme} targets are not installed here", "install them")
+            message = f"target={self.target!r}: {spec.scheme}: targets are not known here"
+            raise UsageError(message, "install the package that brings them")
         if hasattr(module, "check"):
             module.check(spec)
         registry.server_command(spec)

@@ -103,6 +103,9 @@ class Talk:
             return await self.target.count_tokens(api, messages)
         request = Request(name="count", messages=tuple(messages), api=api, reply_tokens=1, stream=False)
         exchange = await self.exchange(Rendered(request=request, prompt_tokens=None, exact=False), quiet=True)
+        if exchange.failure is not None and exchange.failure.where == "timeout":
+            message = f"the target did not answer a small request: {exchange.failure.message}"
+            raise UnableError(message, "is it loading, or overloaded? give it more time: --timeout SECONDS")
         if exchange.failure is not None:
             raise UnableError(
                 f"the target refused a small request: {exchange.failure.message[:300]}",

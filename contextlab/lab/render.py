@@ -50,18 +50,23 @@ async def render(request: Request, count: Count, *, counts_any_size: bool, token
     if not counts_any_size:
         return Rendered(request=fill(request, num_words), prompt_tokens=request.size_tokens, exact=False)
     best: tuple[int, int] | None = None
-    tried: set[int] = set()
+    too_few, too_many = -1, None  # words
     for _ in range(MAX_TRIES):
-        tried.add(num_words)
         tokens = await count(request.api, fill(request, num_words).messages)
         miss = request.size_tokens - tokens
         if best is None or abs(miss) < abs(request.size_tokens - best[1]):
             best = (num_words, tokens)
         if miss == 0:
             break
+        if miss > 0:
+            too_few = max(too_few, num_words)
+        else:
+            too_many = num_words if too_many is None else min(too_many, num_words)
         step = round(miss / tokens_per_word) or (1 if miss > 0 else -1)
-        num_words = max(0, num_words + step)
-        if num_words in tried:
+        num_words = max(too_few + 1, num_words + step)
+        if too_many is not None:
+            num_words = min(num_words, too_many - 1)
+        if num_words <= too_few:  # there is nothing between them: words of several tokens leave gaps
             break
     assert best is not None  # noqa: S101 - the loop ran at least once
     return Rendered(request=fill(request, best[0]), prompt_tokens=best[1], exact=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import socket
 import sys
 import time
 from collections import Counter
@@ -21,12 +22,14 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from random import Random
+from urllib.parse import urlsplit
 
 import psutil
 
 from contextlab import registry
 from contextlab.analysis.exchanges import fold
 from contextlab.analysis.judging import FINAL, aftermath_evidence, common
+from contextlab.analysis.prompts import aftermath
 from contextlab.analysis.remedies import remedy
 from contextlab.lab.child import Order
 from contextlab.lab.isolate import Birth, ChildRun, Line, Nursery, run_child, spawned
@@ -35,9 +38,11 @@ from contextlab.lab.server import OwnedServer
 from contextlab.model import (
     REFUSES,
     SCHEMA,
+    Api,
     ContextlabError,
     Event,
     Exchange,
+    Failure,
     Finding,
     Gauges,
     Health,
@@ -61,7 +66,8 @@ from contextlab.model import (
     Verdict,
 )
 
-OPENING_PATIENCE_S = 60.0
+OPENING_PATIENCE_S, OPENING_EXCHANGES, CONNECTING_S = 60.0, 7, 90.0
+"""Time for each exchange of the opening, how many there are at most, and time to find out what the target is."""
 PATIENCE_FLOOR_S, PATIENCE_RATIO = 10.0, 6.0
 """A reply may take this long, and this many times longer than the target's own speed foretells, before it hangs."""
 DEATH_WAIT_S = 1.0
@@ -228,7 +234,7 @@ class Lab:
         self._journal.append(
             "server",
             pid=server.process.pid,
-            url=server.url,
+            url=_without_secrets(server.url),
             log=server.log.name,
             memory_limit=server.process.memory_limit,
             memory_limit_bytes=server.memory_limit_bytes,
@@ -238,12 +244,19 @@ class Lab:
 
     def _open(self) -> Knowledge:
         """Open the target once, in a child, and learn what a run must know. Raises where it cannot be opened."""
-        run = self._child(None, None, OPENING_PATIENCE_S, 4 * OPENING_PATIENCE_S, "opening", "opening")
+        patience_s = self.options.patience_s or OPENING_PATIENCE_S
+        deadline_s = OPENING_EXCHANGES * patience_s + CHILD_SLACK_S + CONNECTING_S
+        run = self._child(None, None, patience_s, deadline_s, "opening", "opening")
         if (cannot := run.last("cannot")) is not None:
             kind = UsageError if cannot["exit_code"] == UsageError.exit_code else UnableError
             raise kind(cannot["message"], cannot["next_step"])
         line = run.last("knowledge")
         if line is None:
+            if run.end.timed_out:
+                message = (
+                    f"the target was not open after {deadline_s:.0f} s: {run.end.last_event or 'it never answered'}"
+                )
+                raise UnableError(message, "is it loading, or overloaded? give it more time: --timeout SECONDS")
             words = "\n".join(f"  {line}" for line in run.end.stderr_tail[-8:])
             server = self._server.process.poll() if self._server else None
             who, end = ("the server", server) if server else ("the process that opened it", run.end)
@@ -270,7 +283,7 @@ class Lab:
 
     def _run_scenario(self, scenario: Scenario, known: Knowledge, later: Sequence[Scenario]) -> Knowledge:
         missing = [need for need in scenario.needs if need not in known.powers]
-        reason = self._gone or (f"the target lacks {', '.join(missing)}{_HINTS.get(missing[0], '')}" if missing else "")
+        reason = self._gone or (LACKS.get(missing[0], f"the target lacks {', '.join(missing)}") if missing else "")
         if reason:
             self._journal.append("skip", **plain(Skip(scenario=scenario.name, reason=reason)))
             return known
@@ -334,6 +347,8 @@ class Lab:
             known, probe, patience_s, num_exchanges * patience_s + CHILD_SLACK_S, scenario.name, probe.name
         )
         seen = self._observe(probe, known, run, log_start)
+        if seen.client_note and self._server is None and self.spec.scheme in ("http", "https"):
+            seen = replace(seen, aftermath=_knock(self.spec.address))
         self._journal.append(
             "observed",
             scenario=scenario.name,
@@ -459,17 +474,27 @@ def _next_step(plan: Plan, seen: Observation | None) -> Probe | Skip:
     return plan.send(seen) if hasattr(inner, "send") else next(plan)
 
 
-_HINTS = {"window": " (it declares none: run find-limit as well, or give --set window=TOKENS)"}
+INSIDE = "needs a target that runs inside the probe's own process, such as hf:DIR or hf:random/llama"
+LACKS = {
+    "window": "the target declares no window: run find-limit as well, or give --set window=TOKENS",
+    "chat": "the target has no chat endpoint, or no chat template",
+    "completions": "the target has no completions endpoint",
+    "serves-many": "the target answers one request at a time",
+    "tasks": INSIDE,
+    "memory-tasks": INSIDE,
+}
+"""Why a scenario is skipped, by the power that it needs."""
 
 
 def judge(scenario: Scenario, probe: Probe, seen: Observation) -> list[Judgement]:
     """The common judgements, then the scenario's own; a judge that raises has told nothing, which is UNKNOWN."""
-    if seen.client_note:
-        return [Judgement(outcome=Outcome.UNKNOWN, why=f"the probe could not be made: {seen.client_note}")]
     try:
         found = common(probe, seen)
     except Exception as error:  # whatever it is, it must not become a pass, nor end the run
         return [Judgement(outcome=Outcome.UNKNOWN, why=f"it could not be judged: {type(error).__name__}: {error}")]
+    if seen.client_note:
+        note = Judgement(outcome=Outcome.UNKNOWN, why=f"the probe could not be made: {seen.client_note}")
+        return found or [note]
     if any(judgement.outcome in FINAL - probe.allowed for judgement in found):
         return found
     if probe.requests and not seen.exchanges and not seen.measured:
@@ -581,12 +606,30 @@ def _how(end: ProcessEnd) -> str:
 
 def _shown(spec: TargetSpec) -> TargetSpec:
     """The target as it may stand in a record: without a user and password in its URL."""
+    return replace(
+        spec,
+        name=_without_secrets(spec.name),
+        address=_without_secrets(spec.address),
+        url=_without_secrets(spec.url) if spec.url else None,
+    )
+
+
+def _knock(url: str) -> Exchange | None:
+    """Whether anything still listens at a target's URL: a failed exchange where nothing does, else None."""
+    parts = urlsplit(url)
+    address = (parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80))
+    try:
+        socket.create_connection(address, timeout=2.0).close()
+    except OSError as error:
+        failure = Failure(where="connect", message=f"{error.strerror or error}")
+        return Exchange(request=aftermath(Api.COMPLETIONS), failure=failure)
+    return None
+
+
+def _without_secrets(text: str) -> str:
     from contextlab.targets.http import shown
 
-    clean = {
-        name: shown(text) if "://" in text else text for name, text in (("name", spec.name), ("address", spec.address))
-    }
-    return replace(spec, **clean)  # type: ignore[arg-type]
+    return shown(text) if "://" in text else text
 
 
 def _versions() -> dict[str, str]:

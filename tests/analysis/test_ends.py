@@ -85,3 +85,9 @@ def test_judging_is_total_and_short_counts_never_pass(
     judged = judge_reading(PROBE if strong else WEAK, seen, KNOWN)
     if read is not None and sent - read > 20:
         assert judged.outcome.name.startswith("TRUNCATED") or judged.outcome is Outcome.SHIFTED
+
+
+def test_without_counts_and_without_a_code_nothing_is_known() -> None:
+    """A long answer to an over-long prompt is no proof that the prompt was read."""
+    silent = [replace(one, usage=None) for one in asked("", read=600)]
+    assert judge_reading(WEAK, silent, KNOWN).outcome is Outcome.UNKNOWN
