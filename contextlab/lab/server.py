@@ -104,9 +104,8 @@ class OwnedServer:
             if end is not None:
                 raise UnableError(
                     f"the server ended before it was ready: {_end_words(end)}\n{self._tail()}",
-                    "it needs more than its memory limit: --memory-limit SIZE"
-                    if end.out_of_memory
-                    else f"its whole log is in {self.log}",
+                    f"its whole log is in {self.log}"
+                    + ("; it needs more than its memory limit: --memory-limit SIZE" if end.out_of_memory else ""),
                 )
             url = self.command.url or self._announced_url()
             if url is not None and _answers(url, self.command.ready_path):
