@@ -10,6 +10,7 @@ means something only beyond the declared window, and only where a control prompt
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from contextlab.analysis.exchanges import answered, evidence, prompt_tokens_read
 from contextlab.analysis.judging import read, shortfall_tokens, worst
@@ -45,7 +46,7 @@ def judge_reading(probe: Probe, exchanges: Sequence[Exchange], known: Knowledge)
     readings = [read(exchange, known, accepted_tokens=accepted) for exchange in exchanges]
     bad = worst(reading for reading in readings if reading.outcome not in (Outcome.OK, Outcome.CAPPED))
     if bad is not None:
-        return bad
+        return _past_positions(probe, exchanges, bad) if bad.evidence.get("tokens_past") else bad
     cut = _cut(probe, exchanges, known)
     if cut is not None:
         return cut
@@ -61,6 +62,17 @@ def judge_reading(probe: Probe, exchanges: Sequence[Exchange], known: Knowledge)
         layer=last.layer,
         evidence={**last.evidence, **_codes(kept), "evidence_used": _basis(exchanges)},
     )
+
+
+def _past_positions(probe: Probe, exchanges: Sequence[Exchange], judged: Judgement) -> Judgement:
+    """An answer past the model's positions: worse than inside them, if codes that came back there do not any more."""
+    kept = recalled(exchanges)
+    lost = [place for place, back in control(probe).items() if back and kept.get(place) is False]
+    numbers = {**judged.evidence, **_codes(kept)}
+    if lost:
+        why = f"{judged.why}; of the codes that came back inside them, {', '.join(lost)} did not any more"
+        return replace(judged, outcome=Outcome.DEGRADED, why=why, evidence=numbers)
+    return replace(judged, evidence=numbers)
 
 
 def _basis(exchanges: Sequence[Exchange]) -> str:

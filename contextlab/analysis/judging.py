@@ -9,6 +9,7 @@ A judgement rests on evidence: numbers of the exchange, the server's own words, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from contextlab.analysis.exchanges import (
     answered,
@@ -74,6 +75,21 @@ def _deaths(seen: Observation) -> Iterator[Judgement]:
         if failure.where == "connect":
             words = f"nothing answers at the address any more: {failure.message}"
             yield Judgement(outcome=Outcome.CRASHED, why=words, evidence=evidence(seen.aftermath))
+    if poisoned := _poisoned(seen):
+        said = [one for one in recognise_lines(seen.client.stderr_tail) if one.kind == "position"]
+        why = f"a check on the device failed, and with it all that this process could still do: {poisoned[:200]}"
+        pairs = {"error": poisoned[:400], "last_words": said[-1].line[:300] if said else None}
+        numbers = {key: value for key, value in pairs.items() if value is not None}
+        layer = said[-1].layer if said else Layer.ENGINE
+        yield Judgement(outcome=Outcome.CRASHED, why=why, layer=layer, evidence=numbers)
+
+
+def _poisoned(seen: Observation) -> str:
+    """The words of a failed check on a device, after which nothing more can run in the process; "" where none failed."""
+    failures = (exchange.failure for _, exchange in _everybody(seen))
+    words = [failure.message for failure in failures if failure is not None and failure.where == "exception"]
+    words.append(str(seen.measured.get("error", "")))
+    return next((text for text in words if (known := recognise(text)) is not None and known.kind == "dead"), "")
 
 
 def _orderly(end: ProcessEnd) -> bool:
@@ -228,6 +244,11 @@ def read(exchange: Exchange, known: Knowledge, *, accepted_tokens: int = 0, log_
     shifted = shift(exchange, known, accepted_tokens=accepted_tokens, log_lines=log_lines)
     if shifted is not None:
         return shifted
+    if past := tokens_past_positions(exchange, known):
+        why = f"answered without an error, {past} tokens past the model's positions: nothing says what that is worth"
+        return Judgement(
+            outcome=Outcome.UNKNOWN, why=why, layer=Layer.POSITIONS, evidence={**numbers, "tokens_past": past}
+        )
     asked, got = exchange.request.reply_tokens, completion_tokens(exchange)
     if exchange.finish_reason == "length" and (asked is None or got < asked):
         why = f"the reply ended at the window after {got} tokens, finish_reason length"
@@ -271,6 +292,8 @@ def shift(
     window, total = known.limits.context_tokens, total_tokens(exchange)
     if window is None or total is None or accepted_tokens > window or total - completion_tokens(exchange) >= window:
         return None
+    if exchange.usage is not None and exchange.usage.truncated is False:  # its own word that nothing was dropped
+        return None
     if total <= window + (0 if exchange.usage and exchange.exact else SLOPE_TOLERANCE_TOKENS):
         return None
     shifts = [one for one in recognise_lines(log_lines, flavour=known.flavour) if one.kind == "shift"]
@@ -290,6 +313,39 @@ def shift(
     return Judgement(outcome=Outcome.SHIFTED, why=why, layer=Layer.KV_CACHE, evidence=numbers)
 
 
+def tokens_past_positions(exchange: Exchange, known: Knowledge) -> int:
+    """How many tokens were read past the positions that the model declares; 0 for none, or where it cannot be told.
+
+    Only of a target that says that it drops nothing. The last token of a reply is not read any more.
+    """
+    total = total_tokens(exchange)
+    ranges = [limit.tokens for limit in known.limits.declared if limit.layer is Layer.POSITIONS and limit.tokens]
+    if known.limits.context_tokens is None or total is None or not ranges:
+        return 0
+    if exchange.usage is None or exchange.usage.truncated is not False:
+        return 0
+    return max(0, total - min(1, completion_tokens(exchange)) - max(ranges))
+
+
+def raised(error_type: str, message: str, known: Knowledge, numbers: Evidence) -> Judgement:
+    """What an exception of a library shows, by its words: a refusal that names the length, or a failure of its own."""
+    recognised = recognise(f"{error_type}: {message}", flavour=known.flavour)
+    kind = recognised.kind if recognised else ""
+    layer = recognised.layer if recognised else Layer.ENGINE
+    about = {**numbers, **(recognised.numbers if recognised else {}), **({"kind": kind} if kind else {})}
+    words = f"{error_type}: {message[:200]}"
+    if kind == "dead":
+        return Judgement(outcome=Outcome.CRASHED, why=f"the process can do nothing more: {words}", evidence=about)
+    if kind == "not-overflow":
+        why = f"refused for another reason than the window: {words}"
+        return Judgement(outcome=Outcome.UNKNOWN, why=why, layer=layer, evidence=about)
+    if kind in ("overflow", "pool"):
+        return Judgement(outcome=Outcome.REJECTED, why=f"refused in words: {words}", layer=layer, evidence=about)
+    means = f" ({recognised.means})" if recognised else ""
+    why = f"no refusal, but an exception from inside the library: {words}{means}"
+    return Judgement(outcome=Outcome.REJECTED_BADLY, why=why, layer=layer, evidence=about)
+
+
 def _failed(exchange: Exchange, known: Knowledge, accepted_tokens: int) -> Judgement:
     failure = exchange.failure
     assert failure is not None  # noqa: S101 - the caller looked
@@ -303,6 +359,10 @@ def _failed(exchange: Exchange, known: Knowledge, accepted_tokens: int) -> Judge
         case "protocol":
             why = f"the answer is not what the API promises: {failure.message}"
             return Judgement(outcome=Outcome.REJECTED_BADLY, why=why, layer=Layer.GATEWAY, evidence=numbers)
+        case "exception":
+            judged = raised(failure.error_type, failure.message, known, numbers)
+            when = f"after {len(exchange.token_s)} tokens of the reply: " if exchange.token_s else ""
+            return replace(judged, why=f"{when}{judged.why}")
     recognised = recognise(
         f"{failure.error_type}: {failure.message}" if failure.error_type else failure.message, flavour=known.flavour
     )

@@ -262,7 +262,8 @@ async def _with_neighbour(talk: Talk, known: Knowledge, api: Api) -> Knowledge:
 async def _with_speed(talk: Talk, known: Knowledge, api: Api) -> Knowledge:
     """Prefill speed, from the time to first token of a prompt of moderate size (no larger than half a window)."""
     window = known.limits.context_tokens
-    num_words = PREFILL_WORDS if window is None else max(8, min(PREFILL_WORDS, window // 2))
+    most = PREFILL_WORDS if window is None else int(window / 2 / known.tokens_per_word)
+    num_words = max(8, min(PREFILL_WORDS, most))
     text = prompts.filler(num_words, Random(1)).strip()  # other words than were counted: no prefix cache may help
     request = Request(
         name="speed", messages=(Message(role=prompts.role_of(api), parts=(text,)),), api=api, reply_tokens=1
@@ -281,10 +282,12 @@ async def run_probe(talk: Talk, probe: Probe) -> None:
     known = talk.target.knowledge
     api = prompts.usual_api(known)
     rendered = [await talk.render(request) for request in probe.requests]
-    neighbour = await talk.render(prompts.neighbour(api, ignore_eos="ignores-eos" in known.powers))
+    neighbour: Rendered | None = None
+    if probe.neighbour and "serves-many" in known.powers:
+        neighbour = await talk.render(prompts.neighbour(api, ignore_eos="ignores-eos" in known.powers))
     watching = asyncio.create_task(_watch_health(talk)) if probe.watch else None
     running: asyncio.Task[Exchange] | None = None
-    if probe.neighbour and "serves-many" in known.powers:
+    if neighbour is not None:
         started = asyncio.Event()
         running = asyncio.create_task(talk.exchange(neighbour, started=started))
         await _wait(started, NEIGHBOUR_HEAD_START_S)
@@ -294,7 +297,7 @@ async def run_probe(talk: Talk, probe: Probe) -> None:
         for one in rendered:
             if (await talk.exchange(one)).failure is not None:
                 break
-    if running is not None:
+    if running is not None and neighbour is not None:
         beside = await running
         if beside.failure is None and known.neighbour_stable and beside.text != known.neighbour_text:
             await _repeat_neighbour(talk, neighbour, api)

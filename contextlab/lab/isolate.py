@@ -15,17 +15,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from contextlab.analysis.exchanges import fold
 from contextlab.lab.child import Order
-from contextlab.lab.journal import plain
+from contextlab.lab.journal import plain, revive
 from contextlab.lab.process import TAIL_LINES, KeptProcess, default_memory_limit_bytes, with_last_event
-from contextlab.model import ProcessEnd, UnableError
+from contextlab.model import Event, Exchange, ProcessEnd, Request, UnableError
 
 POLL_S = 0.1
 SERVER_DEAD_GRACE_S = 3.0
@@ -224,3 +225,17 @@ def _last_event(lines: list[Line]) -> str:
         if line["kind"] in ("opened", "knowledge"):
             return str(line["kind"])
     return ""
+
+
+def gather(lines: Sequence[Line]) -> dict[str, Exchange]:
+    """The exchanges that a child reported, by name, in the order in which they began."""
+    requests: dict[str, Request] = {}
+    events: dict[str, list[tuple[float, Event]]] = {}
+    for line in lines:
+        if line["kind"] != "event":
+            continue
+        name = line["exchange"]
+        if "request" in line:
+            requests[name] = revive(line["request"], Request)
+        events.setdefault(name, []).append((line["at_s"], revive(line["event"], Event)))
+    return {name: fold(request, events[name]) for name, request in requests.items()}

@@ -8,48 +8,44 @@ start the target's server (if it is ours) ─▶ open it once, in a child ─▶
 
 from __future__ import annotations
 
-import os
-import platform
 import signal
-import socket
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from random import Random
-from urllib.parse import urlsplit
-
-import psutil
 
 from contextlab import registry
-from contextlab.analysis.exchanges import fold
-from contextlab.analysis.judging import FINAL, aftermath_evidence, common
+from contextlab.analysis.concluding import conclude, finding_of, judge
+from contextlab.analysis.foresight import (
+    lack,
+    next_step,
+    num_foreseen,
+    patience,
+    with_measured_window,
+    with_window,
+)
 from contextlab.analysis.prompts import aftermath
-from contextlab.analysis.remedies import remedy
 from contextlab.lab.child import Order
-from contextlab.lab.isolate import Birth, ChildRun, Line, Nursery, run_child, spawned
+from contextlab.lab.interrupt import Interrupted, stoppable
+from contextlab.lab.isolate import Birth, ChildRun, Line, Nursery, gather, run_child, spawned
 from contextlab.lab.journal import Journal, plain, revive
-from contextlab.lab.server import OwnedServer
+from contextlab.lab.provenance import machine, shown_target, versions, without_secrets
+from contextlab.lab.server import OwnedServer, silence
 from contextlab.model import (
-    REFUSES,
     SCHEMA,
     Api,
     ContextlabError,
-    Event,
     Exchange,
     Failure,
     Finding,
     Gauges,
     Health,
-    Judgement,
     Knowledge,
     Layer,
-    Limit,
     Observation,
     Outcome,
     Plan,
@@ -57,7 +53,6 @@ from contextlab.model import (
     Probe,
     ProcessEnd,
     Record,
-    Request,
     Scenario,
     Skip,
     TargetSpec,
@@ -68,8 +63,6 @@ from contextlab.model import (
 
 OPENING_PATIENCE_S, OPENING_EXCHANGES, CONNECTING_S = 60.0, 7, 90.0
 """Time for each exchange of the opening, how many there are at most, and time to find out what the target is."""
-PATIENCE_FLOOR_S, PATIENCE_RATIO = 10.0, 6.0
-"""A reply may take this long, and this many times longer than the target's own speed foretells, before it hangs."""
 DEATH_WAIT_S = 1.0
 """A connection may break a moment before its server is dead and reaped."""
 CHILD_SLACK_S = 15.0
@@ -93,29 +86,6 @@ class Options:
     max_prompt_tokens: int = 65536
     argv: Sequence[str] = ()
     command: str = "overflow"
-
-
-class Interrupted(BaseException):
-    """The user, or the system, asked the tool to stop; carries the signal's number."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """Turn SIGINT and SIGTERM into Interrupted, so that everything in between is undone in order."""
-
-    def stop(number: int, frame: object) -> None:
-        raise Interrupted(number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Lab:
@@ -187,9 +157,9 @@ class Lab:
             argv=list(self.options.argv),
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             seed=self.options.seed,
-            versions=_versions(),
-            machine=_machine(),
-            target=_shown(self.spec),
+            versions=versions(),
+            machine=machine(),
+            target=shown_target(self.spec),
             policy=self.options.policy,
         )
 
@@ -234,7 +204,7 @@ class Lab:
         self._journal.append(
             "server",
             pid=server.process.pid,
-            url=_without_secrets(server.url),
+            url=without_secrets(server.url),
             log=server.log.name,
             memory_limit=server.process.memory_limit,
             memory_limit_bytes=server.memory_limit_bytes,
@@ -265,7 +235,7 @@ class Lab:
             )
         known = revive(line["knowledge"], Knowledge)
         known = replace(known, gauges=self._with_memory(known.gauges), powers=known.powers | self._own_powers())
-        known = _with_window(known, self.options.max_prompt_tokens)
+        known = with_window(known, self.options.max_prompt_tokens)
         self._journal.append("knowledge", knowledge=known)
         if not known.neighbour_stable and "serves-many" in known.powers:
             self._journal.append("note", text=f"answers beside an overflow are not compared: {known.neighbour_note}")
@@ -282,8 +252,7 @@ class Lab:
     # ── scenarios and probes ──
 
     def _run_scenario(self, scenario: Scenario, known: Knowledge, later: Sequence[Scenario]) -> Knowledge:
-        missing = [need for need in scenario.needs if need not in known.powers]
-        reason = self._gone or (LACKS.get(missing[0], f"the target lacks {', '.join(missing)}") if missing else "")
+        reason = self._gone or lack(scenario, known)
         if reason:
             self._journal.append("skip", **plain(Skip(scenario=scenario.name, reason=reason)))
             return known
@@ -303,7 +272,7 @@ class Lab:
             try:
                 if plan is None:
                     plan = scenario.plan(known, Random(f"{self.options.seed}:{scenario.name}"))
-                step = _next_step(plan, seen)
+                step = next_step(plan, seen)
             except StopIteration:
                 break
             except Exception as error:  # as with a judge: what could not be planned is unknown, and the run goes on
@@ -334,7 +303,7 @@ class Lab:
                 number = finding.evidence.get("measured_tokens")
                 measured = int(number) if isinstance(number, int) else measured
         if known.limits.context_tokens is None and measured is not None:
-            return _with_measured_window(known, measured + 1)
+            return with_measured_window(known, measured + 1)
         return known
 
     def _probe(self, scenario: Scenario, probe: Probe, known: Knowledge) -> tuple[Observation, list[Finding]]:
@@ -348,7 +317,10 @@ class Lab:
         )
         seen = self._observe(probe, known, run, log_start)
         if seen.client_note and self._server is None and self.spec.scheme in ("http", "https"):
-            seen = replace(seen, aftermath=_knock(self.spec.address))
+            error = silence(self.spec.address)
+            if error:
+                lost = Exchange(request=aftermath(Api.COMPLETIONS), failure=Failure(where="connect", message=error))
+                seen = replace(seen, aftermath=lost)
         self._journal.append(
             "observed",
             scenario=scenario.name,
@@ -361,7 +333,8 @@ class Lab:
             log_lines=seen.log_lines[-20:],
         )
         findings = [
-            self._finding(scenario, probe, judgement, known, seen) for judgement in judge(scenario, probe, seen)
+            finding_of(scenario, probe, judgement, seen, self.options.policy)
+            for judgement in judge(scenario, probe, seen)
         ]
         for finding in findings:
             self._found(finding)
@@ -431,30 +404,6 @@ class Lab:
         self._journal.append("finding", **plain(finding))
         self.findings.append(finding)
 
-    def _finding(
-        self, scenario: Scenario, probe: Probe, judgement: Judgement, known: Knowledge, seen: Observation
-    ) -> Finding:
-        verdict = self.options.policy.verdict(judgement.outcome, probe.allowed)
-        needs_remedy = verdict is not Verdict.PASS or judgement.outcome in REFUSES
-        return Finding(
-            scenario=scenario.name,
-            probe=probe.name,
-            outcome=judgement.outcome,
-            verdict=verdict,
-            layer=judgement.layer,
-            why=judgement.why,
-            evidence={**judgement.evidence, **aftermath_evidence(seen)},
-            remedy=remedy(
-                judgement.outcome,
-                flavour=known.flavour,
-                scenario=scenario.name,
-                layer=judgement.layer,
-                evidence=judgement.evidence,
-            )
-            if needs_remedy
-            else "",
-        )
-
     def _recover(self, seen: Observation, outcomes: set[Outcome]) -> None:
         """Bring the target back for the next probe; where it is not ours and gone, the rest of the run is skipped."""
         stuck = Outcome.HUNG in outcomes and (seen.aftermath is None or seen.aftermath.failure is not None)
@@ -466,189 +415,5 @@ class Lab:
             self._gone = "the target no longer answers; it is not ours to start again"
 
 
-def _next_step(plan: Plan, seen: Observation | None) -> Probe | Skip:
-    """The plan's next step. It is told what was seen, unless it stands in a `yield from` a list, which cannot hear."""
-    inner: object = plan
-    while (below := getattr(inner, "gi_yieldfrom", None)) is not None:
-        inner = below
-    return plan.send(seen) if hasattr(inner, "send") else next(plan)
-
-
-INSIDE = "needs a target that runs inside the probe's own process, such as hf:DIR or hf:random/llama"
-LACKS = {
-    "window": "the target declares no window: run find-limit as well, or give --set window=TOKENS",
-    "chat": "the target has no chat endpoint, or no chat template",
-    "completions": "the target has no completions endpoint",
-    "serves-many": "the target answers one request at a time",
-    "tasks": INSIDE,
-    "memory-tasks": INSIDE,
-}
-"""Why a scenario is skipped, by the power that it needs."""
-
-
-def judge(scenario: Scenario, probe: Probe, seen: Observation) -> list[Judgement]:
-    """The common judgements, then the scenario's own; a judge that raises has told nothing, which is UNKNOWN."""
-    try:
-        found = common(probe, seen)
-    except Exception as error:  # whatever it is, it must not become a pass, nor end the run
-        return [Judgement(outcome=Outcome.UNKNOWN, why=f"it could not be judged: {type(error).__name__}: {error}")]
-    if seen.client_note:
-        note = Judgement(outcome=Outcome.UNKNOWN, why=f"the probe could not be made: {seen.client_note}")
-        return found or [note]
-    if any(judgement.outcome in FINAL - probe.allowed for judgement in found):
-        return found
-    if probe.requests and not seen.exchanges and not seen.measured:
-        words = seen.client.stderr_tail[-1] if seen.client.stderr_tail else "no request was sent"
-        return [*found, Judgement(outcome=Outcome.UNKNOWN, why=f"nothing was seen: {words}")]
-    try:
-        found += scenario.judge(probe, seen)
-    except Exception as error:  # whatever it is, it must not become a pass
-        found.append(Judgement(outcome=Outcome.UNKNOWN, why=f"the judge failed: {type(error).__name__}: {error}"))
-    if not found:
-        found.append(Judgement(outcome=Outcome.UNKNOWN, why="the scenario did not judge this probe"))
-    return found
-
-
-def conclude(findings: Sequence[Finding], reasons: Mapping[int, str]) -> tuple[Verdict, int, list[tuple[int, str]]]:
-    """The run's verdict, its exit code, and every (code, reason) in the order of their weight.
-
-    A real finding never hides behind another code, except an interruption by the user, an undo that failed (6) or
-    an error of our own (70): then the run is not what it should have been.
-    """
-    every = dict(reasons)
-    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    unknown = [finding for finding in findings if finding.verdict is Verdict.UNKNOWN]
-    if failed:
-        names = ", ".join(outcome.name for outcome in sorted({finding.outcome for finding in failed}))
-        every[1] = f"{count(len(failed), 'finding')} not allowed: {names}"
-    if unknown:
-        every[3] = f"{count(len(unknown), 'probe')} whose outcome could not be told"
-    if not findings and not reasons:
-        every[5] = "nothing was measured"
-    weight = [130, 143, 2, 6, 70, 1, 4, 5, 3]
-    ordered = sorted(every.items(), key=lambda pair: weight.index(pair[0]) if pair[0] in weight else 0)
-    if not ordered:
-        ordered = [(0, "every outcome is allowed")]
-    verdict = max((finding.verdict for finding in findings), default=Verdict.UNKNOWN)
-    return verdict, ordered[0][0], ordered
-
-
-def count(number: int, noun: str) -> str:
-    """A number and its noun, in the plural where it is not one."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def num_foreseen(scenario: Scenario, known: Knowledge) -> int:
-    """How many probes a plan has if it sees nothing: what the time left is reckoned by; one that looks may differ."""
-    if any(need not in known.powers for need in scenario.needs):
-        return 0
-    try:
-        return sum(isinstance(step, Probe) for step in scenario.plan(known, Random(0)))
-    except Exception:  # it will fail again when it is run, and be judged for it there
-        return 0
-
-
-def patience(probe: Probe, known: Knowledge) -> float:
-    """Seconds that one exchange of a probe may take: a floor, and some times what the target's speed foretells.
-
-    Parallel requests may have to wait for each other, and all for the neighbour.
-    """
-    window = known.limits.context_tokens or 4096
-    foretold_s = [
-        (request.size_tokens or window) / (known.prefill_tokens_per_s or 100.0)
-        + (request.reply_tokens or request.hang_up_after_tokens or window) / (known.decode_tokens_per_s or 10.0)
-        for request in probe.requests
-    ]
-    longest_s = sum(foretold_s) if probe.parallel else max(foretold_s, default=1.0)
-    return round(PATIENCE_FLOOR_S + PATIENCE_RATIO * longest_s, 1)
-
-
-def gather(lines: Sequence[Line]) -> dict[str, Exchange]:
-    """The exchanges that a child reported, by name, in the order in which they began."""
-    requests: dict[str, Request] = {}
-    events: dict[str, list[tuple[float, Event]]] = {}
-    for line in lines:
-        if line["kind"] != "event":
-            continue
-        name = line["exchange"]
-        if "request" in line:
-            requests[name] = revive(line["request"], Request)
-        events.setdefault(name, []).append((line["at_s"], revive(line["event"], Event)))
-    return {name: fold(request, events[name]) for name, request in requests.items()}
-
-
-def _with_window(known: Knowledge, max_prompt_tokens: int) -> Knowledge:
-    """Add the power "window" where one is declared; refuse windows that cannot be probed."""
-    window = known.limits.context_tokens
-    if window is None:
-        return known
-    if window < 1:
-        raise UnableError(
-            f"window={window}: the target declares a window without room", "give the real one: --set window=TOKENS"
-        )
-    if 2 * window > max_prompt_tokens:
-        raise UnableError(
-            f"window={window}: a probe of twice that is over the limit of {max_prompt_tokens} prompt tokens",
-            f"start the target with a smaller window, or allow it: --max-prompt-tokens {2 * window}",
-        )
-    return replace(known, powers=known.powers | {"window"})
-
-
-def _with_measured_window(known: Knowledge, tokens: int) -> Knowledge:
-    limit = Limit(layer=Layer.ENGINE, name="measured", tokens=tokens, source="find-limit")
-    limits = replace(known.limits, context_tokens=tokens, declared=(*known.limits.declared, limit))
-    return replace(known, limits=limits, powers=known.powers | {"window"})
-
-
 def _how(end: ProcessEnd) -> str:
     return f"by {end.signal}" if end.signal else f"with exit code {end.exit_code}"
-
-
-def _shown(spec: TargetSpec) -> TargetSpec:
-    """The target as it may stand in a record: without a user and password in its URL."""
-    return replace(
-        spec,
-        name=_without_secrets(spec.name),
-        address=_without_secrets(spec.address),
-        url=_without_secrets(spec.url) if spec.url else None,
-    )
-
-
-def _knock(url: str) -> Exchange | None:
-    """Whether anything still listens at a target's URL: a failed exchange where nothing does, else None."""
-    parts = urlsplit(url)
-    address = (parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80))
-    try:
-        socket.create_connection(address, timeout=2.0).close()
-    except OSError as error:
-        failure = Failure(where="connect", message=f"{error.strerror or error}")
-        return Exchange(request=aftermath(Api.COMPLETIONS), failure=failure)
-    return None
-
-
-def _without_secrets(text: str) -> str:
-    from contextlab.targets.http import shown
-
-    return shown(text) if "://" in text else text
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in ("contextlab", "xllamacpp", "torch", "transformers"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _machine() -> dict[str, object]:
-    return {
-        "system": platform.system(),
-        "kernel": platform.release(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-        "memory_bytes": psutil.virtual_memory().total,
-        "load": os.getloadavg()[0],
-        "python": sys.executable.rpartition("/")[2],
-    }

@@ -18,6 +18,7 @@ from contextlab.model import ProcessEnd, ServerCommand, UnableError, UsageError
 
 READY = "READY "
 POLL_S = 0.05
+CONNECT_TIMEOUT_S = 2.0
 PROGRESS_EVERY_S = 1.0
 
 
@@ -84,13 +85,10 @@ class OwnedServer:
             port = parts.port or (443 if parts.scheme == "https" else 80)
         except ValueError as error:
             raise UsageError(f"--at={self.command.url!r}: {error}", "for example --at http://127.0.0.1:8000") from None
-        address = (parts.hostname or "127.0.0.1", port)
-        try:
-            socket.create_connection(address, timeout=0.5).close()
-        except OSError:
+        if silence(self.command.url):
             return
         raise UnableError(
-            f"port {address[1]} of {address[0]} is already taken: something else answers there",
+            f"port {port} of {parts.hostname or '127.0.0.1'} is already taken: something else answers there",
             "stop it, choose another port, or probe it as it is: name its URL as the target",
         )
 
@@ -128,6 +126,17 @@ class OwnedServer:
 
     def _tail(self) -> str:
         return "\n".join(f"  {line}" for line in self.process.log_lines(self._log_start)[-8:])
+
+
+def silence(url: str) -> str:
+    """Why nothing can be reached at a URL, in the system's words; "" where something listens there."""
+    parts = urlsplit(url)
+    address = (parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80))
+    try:
+        socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        return str(error.strerror or error) or "no connection"
+    return ""
 
 
 def _end_words(end: ProcessEnd) -> str:

@@ -21,7 +21,7 @@ SPREAD = 0.2
 """Standard deviation of the weights: ten times the usual, or attention would look at everything alike."""
 LONGROPE_SHORT, LONGROPE_LONG = 1.0, 4.0
 SPECIAL_TOKENS = ("<s>", "</s>", "<pad>")
-SENTENCE_WORDS = "The the secret code of is What Repeat after me capital France".split()
+SENTENCE_WORDS = ["The", "the", "secret", "code", "of", "is", "What", "Repeat", "after", "me", "capital", "France"]
 
 
 def _llama(window: int, **rope: Any) -> dict[str, Any]:

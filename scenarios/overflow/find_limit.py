@@ -1,6 +1,6 @@
 """The largest prompt that is really accepted and really read, beside every limit that is declared.
 
-    control (well inside) ─▶ window − 1, window ─▶ bisection between what was read and what was not ─▶ edge
+    control (well inside) ─▶ window − 1, window, window + 1 ─▶ bisection between what was read and what was not ─▶ edge
 
 Reading is judged by what the target says it evaluated and, where the model can repeat them, by three codes.
 """
@@ -10,6 +10,7 @@ from dataclasses import replace
 from random import Random
 
 from contextlab.analysis.ends import about_control, judge_reading, recalled
+from contextlab.analysis.judging import tokens_past_positions
 from contextlab.analysis.prompts import CODE_TOKENS, PLACES, marked, slack_tokens, usual_api
 from contextlab.model import (
     FITS,
@@ -52,33 +53,45 @@ def plan(known: Knowledge, rng: Random) -> Plan:
         return  # not even that was answered: there is no edge to look for
     control = about_control(recalled(seen.exchanges))
     low, high = control_tokens, None
-    guesses = [window - 1, window] if window else [FIRST_GUESS_TOKENS]
+    declared = window or max((limit.tokens for limit in known.limits.declared if limit.tokens), default=0)
+    most = min(MAX_PROMPT_TOKENS, 4 * declared) if declared else MAX_PROMPT_TOKENS
+    guesses = [window - 1, window, window + 1] if window else [min(FIRST_GUESS_TOKENS, most)]
     while guesses:
         size = guesses.pop(0)
         asks = PLACES if window is None or size >= window else ()
         numbers: About = {**control, "accepted_tokens": low}
         probe = probe_at(size, f"prompt-{size}", "search", asks, numbers, allowed=REFUSES)
         seen = yield probe
-        if seen is not None and seen.exchanges and _reading(probe, seen.exchanges, known).outcome in FITS:
+        reading = _reading(probe, seen.exchanges, known) if seen is not None and seen.exchanges else None
+        if reading is not None and reading.evidence.get("tokens_past"):
+            high = size
+            break  # it answers however far one goes past the model's positions: there is no edge to look for
+        if reading is not None and reading.outcome in FITS:
             low = size
         else:
             high = size
-        most = min(MAX_PROMPT_TOKENS, 4 * window) if window else MAX_PROMPT_TOKENS
         if high is None and not guesses and size < most:
             guesses = [size * 2]
         elif high is not None and high - low > 1:
             guesses = [(low + high) // 2]
         else:
             guesses = [] if high is not None else guesses
-    numbers = {**control, "measured_tokens": low, "accepted_tokens": low, "window_tokens": window or 0}
+    found = "accepted_tokens" if high is None else "measured_tokens"  # what nothing ends is no window
+    numbers = {**control, "accepted_tokens": low, found: low, "window_tokens": window or 0}
     yield probe_at(low - CODE_TOKENS, f"edge-{low}", "edge", PLACES, numbers, allowed=FITS)
 
 
 def _reading(probe: Probe, exchanges: Sequence[Exchange], known: Knowledge) -> Judgement:
-    """By the codes where all of them could be asked for, else by the request for one token alone."""
+    """By the codes where all of them could be asked for, else by the request for one token alone.
+
+    So too where only the replies with the codes went past the model's positions.
+    """
     asked = [exchange for exchange in exchanges if exchange.request.name != ONE_TOKEN]
-    if exchanges[0].request.name == ONE_TOKEN and (not asked or any(exchange.failure for exchange in asked)):
-        return judge_reading(probe, exchanges[:1], known)
+    if exchanges[0].request.name == ONE_TOKEN:
+        alone = judge_reading(probe, exchanges[:1], known)
+        past = alone.outcome in FITS and any(tokens_past_positions(exchange, known) for exchange in asked)
+        if not asked or past or any(exchange.failure for exchange in asked):
+            return alone
     return judge_reading(probe, asked, known)
 
 
@@ -88,10 +101,15 @@ def judge(probe: Probe, seen: Observation) -> Iterable[Judgement]:
     if probe.about["role"] != "edge" or judged.outcome not in FITS:
         yield judged
         return
-    measured, window = int(probe.about["measured_tokens"]), int(probe.about["window_tokens"])
+    measured, window = int(probe.about["accepted_tokens"]), int(probe.about["window_tokens"])
     declared = {f"declared_{limit.name}": limit.tokens for limit in seen.knowledge.limits.declared}
-    numbers = {**judged.evidence, "measured_tokens": measured, "window_tokens": window or None, **declared}
-    if not window:
+    numbers = {**judged.evidence, "accepted_tokens": measured, "window_tokens": window or None, **declared}
+    if "measured_tokens" in probe.about:
+        numbers |= {"measured_tokens": measured}
+    if "measured_tokens" not in probe.about:
+        why = f"prompts of up to {measured} tokens were read and none was refused; nothing larger was tried"
+        yield replace(judged, outcome=Outcome.OK, why=why, evidence=numbers)
+    elif not window:
         why = f"the largest prompt that was read has {measured} tokens; the target declares no window"
         yield replace(judged, outcome=Outcome.OK, why=why, evidence=numbers)
     elif measured < window - 1 - slack_tokens(seen.knowledge):

@@ -26,9 +26,8 @@ import pytest
 from contextlab.analysis.exchanges import answered
 from contextlab.lab import isolate
 from contextlab.lab.child import Order
-from contextlab.lab.isolate import Birth, ChildRun, Line, Nursery, run_child, spawned
+from contextlab.lab.isolate import Birth, ChildRun, Line, Nursery, gather, run_child, spawned
 from contextlab.lab.journal import revive
-from contextlab.lab.run import gather
 from contextlab.model import Knowledge, Message, Probe, Request, UnableError
 from tests.lab import processes, toy_target
 from tests.lab.processes import await_gone, marked, until

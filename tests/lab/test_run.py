@@ -21,9 +21,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextlab import registry
+from contextlab.analysis.concluding import conclude, judge
+from contextlab.analysis.foresight import patience
 from contextlab.lab.journal import RECORD, Journal, plain, read_run
 from contextlab.lab.replay import compare, recall
-from contextlab.lab.run import Lab, Options, conclude, judge, patience
+from contextlab.lab.run import Lab, Options
 from contextlab.model import (
     FITS,
     SCHEMA,
@@ -641,7 +643,7 @@ def test_a_common_judgement_that_raises_is_unknown(monkeypatch: pytest.MonkeyPat
     def broken(probe: Probe, seen: Observation) -> list[Judgement]:
         raise ZeroDivisionError("common")
 
-    monkeypatch.setattr("contextlab.lab.run.common", broken)
+    monkeypatch.setattr("contextlab.analysis.concluding.common", broken)
     [judgement] = judge(scenario("s"), probe("p"), OBSERVED)
     assert (judgement.outcome, judgement.why) == (
         Outcome.UNKNOWN,

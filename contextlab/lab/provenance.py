@@ -1,0 +1,53 @@
+"""What a record tells of its origin: versions, machine, and the target without its secrets."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+
+import psutil
+
+from contextlab.model import TargetSpec
+from contextlab.targets.http import shown
+
+
+def shown_target(spec: TargetSpec) -> TargetSpec:
+    """The target as it may stand in a record: without a user and password in its URL."""
+    return replace(
+        spec,
+        name=without_secrets(spec.name),
+        address=without_secrets(spec.address),
+        url=without_secrets(spec.url) if spec.url else None,
+    )
+
+
+def without_secrets(text: str) -> str:
+    """A text that may be a URL, without the user and the password in it."""
+    return shown(text) if "://" in text else text
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python, of contextlab and of the engines that are installed."""
+    found = {"python": platform.python_version()}
+    for name in ("contextlab", "xllamacpp", "torch", "transformers"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, object]:
+    """The machine, and how busy it is now."""
+    return {
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "load": os.getloadavg()[0],
+        "python": sys.executable.rpartition("/")[2],
+    }

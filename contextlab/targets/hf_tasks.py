@@ -1,0 +1,27 @@
+"""What an hf target can carry out besides answering requests, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from contextlab.model import Evidence
+from contextlab.targets.hf_caches import cache_consistency, cache_overflow
+from contextlab.targets.hf_dtypes import dtype_mismatch
+from contextlab.targets.hf_generate import generate_limits
+from contextlab.targets.hf_load import Loaded
+from contextlab.targets.hf_positions import measure_positions
+from contextlab.targets.hf_tables import resized_table
+from contextlab.targets.hf_tokens import tokenizer_truncation
+
+Task = Callable[[Loaded, Mapping[str, int | float | str]], Iterator[Evidence]]
+
+TASKS: Mapping[str, Task] = {
+    "positions": measure_positions,
+    "resized-table": resized_table,
+    "cache-consistency": cache_consistency,
+    "cache-overflow": cache_overflow,
+    "tokenizer-truncation": tokenizer_truncation,
+    "dtype-mismatch": dtype_mismatch,
+    "generate-limits": generate_limits,
+}
+"""Each takes the model and the probe's `about`, and yields what it measures as it comes; the library's errors too."""
