@@ -128,8 +128,8 @@ def test_there_is_something_to_look_at() -> None:
     assert any(name.startswith("contextlab.scenarios.overflow.") for name in sources())
     assert Import("contextlab.model", 1) not in imports("contextlab.model")
     assert any(one.module == "contextlab.registry" and not one.lazy for one in imports("contextlab.lab.run"))
-    assert any(one.module == "aiohttp" and one.typing for one in imports("contextlab.targets.wire"))
-    assert any(one.module == "xllamacpp" and one.lazy for one in imports("contextlab.targets.llama_server"))
+    assert any(one.module == "aiohttp" and one.typing for one in imports("contextlab.targets.openai.wire"))
+    assert any(one.module == "xllamacpp" and one.lazy for one in imports("contextlab.targets.servers.llama_server"))
 
 
 def test_every_module_has_its_rung() -> None:
@@ -199,7 +199,7 @@ def test_the_reader_of_imports(source: str, expected: list[Import]) -> None:
     [
         ("contextlab.cli.overflow", "contextlab.reports.json", True),
         ("contextlab.lab.run", "contextlab.targets.http", True),
-        ("contextlab.targets.http", "contextlab.targets.wire", True),
+        ("contextlab.targets.http", "contextlab.targets.openai.wire", True),
         ("contextlab.targets.gguf", "contextlab.capacity.gguf", True),
         ("contextlab.reports.json", "contextlab.targets.http", False),
         ("contextlab.targets.http", "contextlab.reports.json", False),

@@ -85,7 +85,7 @@ def _deaths(seen: Observation) -> Iterator[Judgement]:
 
 
 def _poisoned(seen: Observation) -> str:
-    """The words of a failed check on a device, after which nothing more can run in the process; "" where none failed."""
+    """The words of a failed check on a device, after which nothing more runs in the process; "" where none failed."""
     failures = (exchange.failure for _, exchange in _everybody(seen))
     words = [failure.message for failure in failures if failure is not None and failure.where == "exception"]
     words.append(str(seen.measured.get("error", "")))

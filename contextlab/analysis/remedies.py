@@ -395,9 +395,42 @@ REMEDIES: dict[tuple[str, Outcome, str], str] = {
     ),
     ("lmdeploy", Outcome.CRASHED, MEMORY): "Lower --cache-max-entry-count, --max-batch-size or --session-len.",
     # ── in-process engines ───────────────────────────────────────────────────────────────────────
+    ("transformers", Outcome.REJECTED_BADLY, ""): (
+        "Check lengths and types before you call the model: the library does not, and fails somewhere inside; "
+        "turn its exception into a clear refusal where callers would see it."
+    ),
+    ("transformers", Outcome.REJECTED_BADLY, POSITIONS): (
+        "Check prompt + max_new_tokens against config.max_position_embeddings (n_positions) before generate(): "
+        "learned positions have no row beyond it, and no decoder of the library looks."
+    ),
+    ("transformers", Outcome.REJECTED_BADLY, POOL): (
+        "Make max_cache_len of the static cache at least prompt + max_new_tokens, or use the dynamic cache."
+    ),
+    ("transformers", Outcome.UNKNOWN, POSITIONS): (
+        "Stop at max_position_embeddings: no error says that an answer past it is good. "
+        "Measure your own task at that length, with trained weights, before you serve it."
+    ),
     ("transformers", Outcome.DEGRADED, ""): (
         "Stop at max_position_embeddings: RoPE models go past it without an error. "
         "With dynamic NTK or longrope scaling, cached and uncached answers differ there; use yarn or a fixed factor."
+    ),
+    ("transformers", Outcome.DEGRADED, "position-out-of-range"): (
+        "Stop at max_position_embeddings, or train for more: RoPE goes past it without an error, and rows that were "
+        "added to a table of positions are noise until they are trained."
+    ),
+    ("transformers", Outcome.DEGRADED, "cache-consistency"): (
+        "Use yarn, llama3 or a fixed factor instead of dynamic NTK or longrope, or stay below the length at which they "
+        "change their frequencies; an answer must not depend on how its prompt came in."
+    ),
+    ("transformers", Outcome.DEGRADED, "cache-overflow"): (
+        "Make max_cache_len at least prompt + max_new_tokens, and check the length before writing to your own cache."
+    ),
+    ("transformers", Outcome.DEGRADED, "dtype-mismatch"): (
+        "Give caches, masks and layers the model's own dtype, and check a stored cache's dtype before you load it."
+    ),
+    ("transformers", Outcome.DEGRADED, "tokenizer-truncation"): (
+        "Set tokenizer.model_max_length to the model's max_position_embeddings, or pass max_length with "
+        "truncation=True; choose a max_length that pad_to_multiple_of divides."
     ),
     ("transformers", Outcome.TRUNCATED_HEAD, ""): (
         'Check lengths instead of truncating: handle_long_generation="hole" and truncation_side="left" '

@@ -30,8 +30,8 @@ from contextlab.capacity.shape import ModelShape
 from contextlab.lab.memory import surroundings
 from contextlab.model import Api, CountsTokens, Knowledge, Message, Target, TargetSpec, UnableError, UsageError
 from contextlab.targets import gguf, http
-from contextlab.targets.loose_json import whole, within, words
-from contextlab.targets.wire import Address, open_wire, shown
+from contextlab.targets.openai.loose_json import whole, within, words
+from contextlab.targets.openai.wire import Address, open_wire, shown
 
 ACCEPTED = "name a .gguf file, a model folder or its config.json, a server's URL, or a preset such as smollm2"
 URL_SCHEMES = frozenset({"http", "https"})

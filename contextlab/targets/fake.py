@@ -1,6 +1,6 @@
 """`fake:NAME`: a server of ours that misbehaves in one known way, to see whether the tool says so.
 
-The fakes themselves are in `fake_engine`; this says how one is started.
+The fakes themselves are in `servers/fake_engine`; this says how one is started.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from contextlab.model import Outcome, ServerCommand, Setting, TargetSpec, UsageError
-from contextlab.targets.fake_engine import DEPARTURES
+from contextlab.targets.servers.fake_engine import DEPARTURES
 
 SCHEME = "fake"
 
@@ -53,6 +53,6 @@ def server(spec: TargetSpec) -> ServerCommand:
         for word in ("--" + setting.name.replace("_", "-"), str(spec.settings.get(setting.name, setting.default)))
     ]
     return ServerCommand(
-        argv=(sys.executable, "-m", "contextlab.targets.fake_server", name, *options, "--port", "0"),
+        argv=(sys.executable, "-m", "contextlab.targets.servers.fake_server", name, *options, "--port", "0"),
         memory_limit_bytes=_MEMORY_LIMITS_BYTES.get(name),
     )

@@ -139,7 +139,7 @@ def server(spec: TargetSpec) -> ServerCommand:
         argv=(
             sys.executable,
             "-m",
-            "contextlab.targets.llama_server",
+            "contextlab.targets.servers.llama_server",
             json.dumps({**settings, "model": str(file), "alias": file.stem}),
         ),
         # A port of the user's choice is checked before the start; a free one is announced by the server itself.

@@ -9,6 +9,8 @@ exception of the library is the event FAILED with `where` "exception". Nothing i
 from __future__ import annotations
 
 import asyncio
+import resource
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
@@ -22,6 +24,7 @@ from contextlab.model import (
     Event,
     Evidence,
     Failure,
+    Gauges,
     Kind,
     Knowledge,
     Layer,
@@ -96,6 +99,8 @@ SETTINGS: tuple[Setting, ...] = (
 
 PRESETS = {f"{SCHEME}:{SMOLLM2}": TargetSpec(name=f"{SCHEME}:{SMOLLM2}", scheme=SCHEME, address=SMOLLM2)}
 
+KIB = 1 if sys.platform == "darwin" else 1024
+"""Bytes in the unit of `ru_maxrss`."""
 DEFAULT_NEW_TOKENS = 20
 """What the library's generate() adds where neither the request nor the model sets an end."""
 
@@ -135,7 +140,7 @@ def checked(settings: Settings, source: Source) -> dict[str, Any]:
 
 def known(loaded: Loaded) -> Knowledge:
     """The limits by layer and the powers; the window of a request is the first limit that really ends one."""
-    powers = {"completions", "counts-tokens", "tasks", "memory-tasks", "ignores-eos"}
+    powers = {"completions", "counts-tokens", "ignores-eos", "gauges", "tasks", "memory-tasks"}
     if getattr(loaded.tokenizer, "chat_template", None):
         powers.add("chat")
     return Knowledge(
@@ -143,7 +148,7 @@ def known(loaded: Loaded) -> Knowledge:
         model=loaded.source.name,
         limits=_limits(loaded),
         powers=frozenset(powers),
-        version=f"transformers {version('transformers')}, torch {version('torch')}",
+        version=f"{version('transformers')}, torch {version('torch')}",
     )
 
 
@@ -240,6 +245,10 @@ class HfTarget:
     async def count_tokens(self, api: Api, messages: Sequence[Message]) -> int:
         """Number of prompt tokens, by the model's own tokenizer."""
         return len(self._loaded.prompt_ids(api, messages))
+
+    async def gauges(self) -> Gauges:
+        """The memory of this process, at its largest: the model, and what the last request took."""
+        return Gauges(memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB)
 
     async def perform(self, task: str, about: Mapping[str, int | float | str]) -> AsyncGenerator[Evidence, None]:
         """Carry out a task; the library's own errors are measurements. Raises UnableError for an unknown one."""

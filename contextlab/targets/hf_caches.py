@@ -28,7 +28,11 @@ def cache_consistency(loaded: Loaded, about: About) -> Iterator[Evidence]:
     """The last `steps` logits of a text of `tokens`: in one prefill, and one step at a time through a growing cache."""
     tokens, steps = int(about["tokens"]), int(about["steps"])
     ids = random_ids(loaded, tokens, int(about.get("seed", 0)))
-    yield {"rope": loaded.shape.rope.kind if loaded.shape.rope else None, "dtype": str(loaded.model.dtype)}
+    yield {
+        "position_kind": str(loaded.shape.positions.kind),
+        "rope": loaded.shape.rope.kind if loaded.shape.rope else None,
+        "dtype": dtype_name(loaded.model.dtype),
+    }
     try:
         whole = loaded.logits(ids, keep=steps)  # (steps, V)
         cache, start = loaded.dynamic_cache(), tokens - steps
@@ -47,7 +51,11 @@ def cache_overflow(loaded: Loaded, about: About) -> Iterator[Evidence]:
     ids = random_ids(loaded, tokens, int(about.get("seed", 0)))
     cache = loaded.static_cache(length)
     sliding = [bool(layer.is_sliding) for layer in cache.layers]
-    yield {"num_layers": len(sliding), "num_sliding_layers": sum(sliding)}
+    yield {
+        "num_layers": len(sliding),
+        "num_sliding_layers": sum(sliding),
+        "dtype": dtype_name(loaded.model.dtype),
+    }
     yield from overfed(loaded, cache, ids, length, in_one=about.get("way") == "prompt")
 
 
@@ -77,8 +85,13 @@ def overfed(loaded: Loaded, cache: Any, ids: list[int], length: int, *, in_one: 
             yield {f"{name}_{key}": value for key, value in compared(expected, got).items()}
 
 
+def dtype_name(dtype: Any) -> str:
+    """A type as settings name it: "float32"."""
+    return str(dtype).removeprefix("torch.")
+
+
 def compared(expected: Any, got: Any) -> dict[str, Any]:
-    """How far two sets of logits (T, V) are apart: the largest difference, what that is of their spread, the choices."""
+    """How far two sets of logits (T, V) are apart: the largest difference, also in their spreads, and the choices."""
     difference = float((expected - got).abs().max())
     spread = float(expected.std())
     return {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from contextlab.model import Evidence
-from contextlab.targets.hf_caches import compared, random_ids
+from contextlab.targets.hf_caches import compared, dtype_name, random_ids
 from contextlab.targets.hf_library import words_of
 from contextlab.targets.hf_load import Loaded
 
@@ -26,7 +27,7 @@ def dtype_mismatch(loaded: Loaded, about: About) -> Iterator[Evidence]:
     other = torch.bfloat16 if own == torch.float32 else torch.float32
     if piece == "mask":
         other = torch.float64
-    yield {"own": _name(own), "other": _name(other)}
+    yield {"own": dtype_name(own), "other": dtype_name(other)}
     expected = loaded.logits(ids, keep=STEPS)
     try:
         yield from PIECES[piece](loaded, ids, other, expected)
@@ -41,7 +42,7 @@ def _growing_cache(loaded: Loaded, ids: list[int], other: Any, expected: Any) ->
     for layer in cache.layers:
         layer.keys, layer.values = layer.keys.to(other), layer.values.to(other)
     got = loaded.logits(ids[-STEPS:], cache=cache, keep=STEPS)
-    yield {"became": _name(cache.layers[0].keys.dtype), **compared(expected, got)}
+    yield {"became": dtype_name(cache.layers[0].keys.dtype), **compared(expected, got)}
 
 
 def _static_cache(loaded: Loaded, ids: list[int], other: Any, expected: Any) -> Iterator[Evidence]:
@@ -51,29 +52,39 @@ def _static_cache(loaded: Loaded, ids: list[int], other: Any, expected: Any) -> 
     for layer in cache.layers:
         layer.keys, layer.values = layer.keys.to(other), layer.values.to(other)
     got = loaded.logits(ids[-STEPS:], cache=cache, keep=STEPS)
-    yield {"became": _name(cache.layers[0].keys.dtype), **compared(expected, got)}
+    yield {"became": dtype_name(cache.layers[0].keys.dtype), **compared(expected, got)}
 
 
 def _mask(loaded: Loaded, ids: list[int], other: Any, expected: Any) -> Iterator[Evidence]:
-    """The causal mask made by hand, (1, 1, T, T), what is hidden at the type's lowest number."""
-    torch, size = loaded.torch, len(ids)
-    hidden = torch.ones(size, size, dtype=torch.bool, device=loaded.model.device).triu(1)
-    mask = torch.zeros(size, size, dtype=other, device=loaded.model.device)
-    mask = mask.masked_fill(hidden, torch.finfo(loaded.model.dtype).min)[None, None]
+    """A mask made by hand: the whole causal one, or, where the model takes no such mask, one number for each token."""
+    try:
+        loaded.logits(ids, keep=STEPS, attention_mask=causal_mask(loaded, len(ids), loaded.model.dtype))
+        mask, shape = causal_mask(loaded, len(ids), other), "(1, 1, T, T)"
+    except Exception:
+        mask, shape = loaded.torch.ones(1, len(ids), dtype=other, device=loaded.model.device), "(1, T)"
+    yield {"mask_shape": shape}
     got = loaded.logits(ids, keep=STEPS, attention_mask=mask)
-    yield {"became": _name(loaded.model.dtype), **compared(expected, got)}
+    yield {"became": dtype_name(loaded.model.dtype), **compared(expected, got)}
+
+
+def causal_mask(loaded: Loaded, size: int, dtype: Any) -> Any:
+    """(1, 1, T, T): nothing for what is seen, the lowest number of the model's type for what is hidden."""
+    torch, device = loaded.torch, loaded.model.device
+    hidden = torch.ones(size, size, dtype=torch.bool, device=device).triu(1)
+    lowest = torch.finfo(loaded.model.dtype).min
+    return torch.zeros(size, size, dtype=dtype, device=device).masked_fill(hidden, lowest)[None, None]
 
 
 def _layer(loaded: Loaded, ids: list[int], other: Any, expected: Any) -> Iterator[Evidence]:
     """The last layer of the model in the other type."""
     layer = last_layer(loaded)
-    own = loaded.model.dtype
+    own, weights = loaded.model.dtype, copy.deepcopy(layer.state_dict())
     layer.to(other)
     try:
         got = loaded.logits(ids, keep=STEPS)
     finally:
-        layer.to(own)
-    yield {"became": _name(other), **compared(expected, got)}
+        layer.to(own).load_state_dict(weights)
+    yield {"became": dtype_name(other), **compared(expected, got)}
 
 
 def last_layer(loaded: Loaded) -> Any:
@@ -81,10 +92,6 @@ def last_layer(loaded: Loaded) -> Any:
     modules = loaded.torch.nn.ModuleList
     lists = [one for one in loaded.model.modules() if isinstance(one, modules) and len(one) == loaded.shape.num_layers]
     return lists[0][-1]
-
-
-def _name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 PIECES: Mapping[str, Callable[[Loaded, list[int], Any, Any], Iterator[Evidence]]] = {

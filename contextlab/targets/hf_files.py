@@ -11,7 +11,7 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from contextlab.capacity.config import read_json
 from contextlab.capacity.fields import CHECK_FILE, shown
@@ -110,7 +110,7 @@ def _check_tensors(name: str, tensors: Any, data_bytes: int) -> None:
         raise _broken(name, f"the tensors take {end} bytes, but {data_bytes} bytes of them are in the file")
 
 
-def _whole_numbers(value: Any) -> bool:
+def _whole_numbers(value: Any) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(one) is int and 0 <= one < 1 << 62 for one in value)
 
 

@@ -21,8 +21,9 @@ def generate_limits(loaded: Loaded, about: About) -> Iterator[Evidence]:
     """
     prompt = random_ids(loaded, int(about["prompt_tokens"]), int(about.get("seed", 0)))
     options: dict[str, Any] = {name: int(about[name]) for name in ("max_new_tokens", "max_length") if name in about}
-    if "max_new_tokens" in options:
-        options["min_new_tokens"] = options["max_new_tokens"]  # whatever an end-of-text token says
+    for most, least in ("max_new_tokens", "min_new_tokens"), ("max_length", "min_length"):
+        if most in options:
+            options[least] = options[most]  # whatever an end-of-text token says
     cache = str(about.get("cache", ""))
     with listening() as warned, loaded.torch.inference_mode():
         try:

@@ -7,7 +7,7 @@ Files are checked before the library sees them; whatever it still cannot load is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -204,7 +204,27 @@ def _model(source: Source, settings: Settings, transformers: Any, options: dict[
     place, where = source.arguments
     if where:  # packed weights are slow in anything but float32: unpack them
         options["quantization_config"] = transformers.GgufConfig(dequantize=True)
-    return transformers.AutoModelForCausalLM.from_pretrained(place, local_files_only=True, **where, **options)
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(
+        place,
+        local_files_only=True,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # they are refused below, by name
+        **where,
+        **options,
+    )
+    _check_report(source, report)
+    return model
+
+
+def _check_report(source: Source, report: Mapping[str, Any]) -> None:
+    """Raise UnableError where the library had to make up weights that its config asks for and its files do not have."""
+    advice = "The weights do not belong to this config.json: download both again."
+    for name, there, asked in sorted(report.get("mismatched_keys") or ()):
+        shapes = f"{tuple(there)} in the weights, {tuple(asked)} by config.json"
+        raise UnableError(f"{source.path}: {name} = {shapes}: must be the same", advice)
+    missing = sorted(report.get("missing_keys") or ())
+    if missing:
+        raise UnableError(f"{source.path}: {missing[0]} is not in the weights, and {len(missing) - 1} more", advice)
 
 
 def _window(settings: Settings) -> int:

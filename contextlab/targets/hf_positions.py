@@ -134,12 +134,13 @@ class Texts:
         count = min(MAX_NEEDLES, inside // TOKENS_PER_NEEDLE)
         names = rng.sample([word.upper() for word in WORDS], 2 * MAX_NEEDLES)[: 2 * count]
         needles = [_needle(loaded, name, rng) for name in names]
-        while needles and 2 * sum(len(needle.ids) for needle in needles) + len(self._start) > inside:
+        while needles and 2 * sum(len(needle.ids) for needle in needles) > min(head, inside - len(self._start)):
             needles = needles[:-2]
         self._needles = needles
         self._order = rng.sample(range(len(needles)), len(needles))
         tail = sum(len(needle.ids) for needle in needles)
-        self._head = max(0, min(head - tail, (inside - tail) // 2))  # of the inside as well, half is the head
+        self._rest = max(0, min(head, (inside - tail) // 2))  # where the other needles begin, in both texts
+        self._head = min(max(0, head - tail), self._rest)
 
     def plain(self, length: int) -> list[int]:
         """Words only."""
@@ -153,11 +154,11 @@ class Texts:
         for number, needle in enumerate(self._needles):
             places.append(len(text.ids) + len(needle.before))
             text.ids += needle.ids
-            if number < half:  # spread over the head, the others over what is left
+            if number < half - 1:  # spread over the head, the others over what is left
                 until = len(self._start) + self._head * (number + 1) // half
             else:
-                since = len(self._start) + self._head
-                until = since + (length - tail - since) * (number + 1 - half) // (len(self._needles) - half)
+                since = len(self._start) + self._rest
+                until = since + (length - tail - since) * (number + 1 - half) // half
             used = self._fill(text, until, used)
         self._fill(text, length - tail, used)
         for number in self._order:

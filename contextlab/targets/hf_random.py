@@ -173,11 +173,7 @@ def tokenizer_of(name: str, window: int) -> Any:
         single="<s> $A", special_tokens=[("<s>", tokens.index("<s>"))]
     )
     limit = {} if name in HAS_NO_RANGE else {"model_max_length": window}
+    named = dict(zip(("bos_token", "eos_token", "pad_token"), SPECIAL_TOKENS, strict=True))
     return library("transformers").PreTrainedTokenizerFast(
-        tokenizer_object=byte_level,
-        bos_token="<s>",
-        eos_token="</s>",
-        pad_token="<pad>",
-        clean_up_tokenization_spaces=False,
-        **limit,
+        tokenizer_object=byte_level, clean_up_tokenization_spaces=False, **named, **limit
     )

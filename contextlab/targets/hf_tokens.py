@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
+from typing import Any
 
 from contextlab.analysis.prompts import filler
 from contextlab.model import Evidence
@@ -26,30 +27,30 @@ def tokenizer_truncation(loaded: Loaded, about: About) -> Iterator[Evidence]:
         "unlimited": declared.unlimited,
         "side": str(tokenizer.truncation_side),
     }
-    text = filler(2 * limit, Random(int(about.get("seed", 0))))
+    text = filler(limit // 4 if way == "pad" else 2 * limit, Random(int(about.get("seed", 0))))
+    opening = ""
     if way == "chat":
-        text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True
+        chat = [{"role": "user", "content": text}]
+        text, closed = (
+            tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=opens) for opens in (True, False)
         )
-    options = {"default": {}, "pad": {"max_length": limit, "padding": "max_length", "pad_to_multiple_of": 8}}.get(
-        way, {"max_length": limit}
-    )
+        opening = text[len(closed) :]  # the words that open the reply
+    options: dict[str, Any] = {} if way == "default" else {"max_length": limit}
+    options |= {"padding": "max_length", "pad_to_multiple_of": 8} if way == "pad" else {"truncation": True}
     whole = loaded.ids(text, special=way != "chat")
     yield {"whole_tokens": len(whole)}
     with listening() as warned:
         try:
-            cut = list(tokenizer(text, truncation=True, add_special_tokens=way != "chat", **options)["input_ids"])
+            cut = list(tokenizer(text, add_special_tokens=way != "chat", **options)["input_ids"])
         except Exception as error:
             yield words_of(error)
             return
     yield {"cut_tokens": len(cut), "lost": lost_end(whole, cut, loaded.special_ids), "num_warnings": len(warned)}
-    if way == "chat":
-        asked = loaded.ids(tokenizer.apply_chat_template([], tokenize=False, add_generation_prompt=True), special=False)
-        yield {"generation_prompt_kept": cut[-len(asked) :] == asked if asked else None}
-    yield {
-        "special_tokens_lost": sum(token in loaded.special_ids for token in whole)
-        - sum(token in loaded.special_ids for token in cut)
-    }
+    if opening:
+        asked = loaded.ids(opening, special=False)
+        yield {"generation_prompt_kept": cut[-len(asked) :] == asked}
+    specials = [sum(token in loaded.special_ids - {tokenizer.pad_token_id} for token in some) for some in (whole, cut)]
+    yield {"special_tokens_lost": specials[0] - specials[1]}
 
 
 def lost_end(whole: Sequence[int], cut: Sequence[int], special: frozenset[int] = frozenset()) -> str:

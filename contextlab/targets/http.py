@@ -34,10 +34,10 @@ from contextlab.model import (
     UnableError,
     UsageError,
 )
-from contextlab.targets.flavours import FLAVOURS, OTHER, Flavour, Greeting, chat_of, prompt_of, recognise
-from contextlab.targets.loose_json import within
-from contextlab.targets.replies import Reader, Refusal, Streamed, Whole
-from contextlab.targets.wire import ANSWER_TIMEOUT_S, Address, Answer, Wire, arrived, open_wire, shown
+from contextlab.targets.openai.flavours import FLAVOURS, OTHER, Flavour, Greeting, chat_of, prompt_of, recognise
+from contextlab.targets.openai.loose_json import within
+from contextlab.targets.openai.replies import Reader, Refusal, Streamed, Whole
+from contextlab.targets.openai.wire import ANSWER_TIMEOUT_S, Address, Answer, Wire, arrived, open_wire, shown
 
 __all__ = ["ALSO", "SCHEME", "SETTINGS", "HttpTarget", "check", "open_target", "shown", "url_of"]
 

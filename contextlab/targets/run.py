@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from contextlab.model import Knowledge, ServerCommand, Setting, Target, TargetSpec, UnableError, UsageError
 from contextlab.targets import http
-from contextlab.targets.wire import checked_url
+from contextlab.targets.openai.wire import checked_url
 
 SCHEME = "run"
 NEEDS_AT = True

@@ -182,7 +182,7 @@ def test_a_server_of_ours_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scenario", ["reply-past-window", "prompt-too-long"])
 def test_somebody_elses_server_is_killed(scenario: str, tmp_path: Path) -> None:
-    argv = ("-m", "contextlab.targets.fake_server", "caps", "--token-delay-s", "0.02")
+    argv = ("-m", "contextlab.targets.servers.fake_server", "caps", "--token-delay-s", "0.02")
     with serving(*argv) as (url, server):
         running = Running(("overflow", url, "-s", scenario, "-s", "after-the-storm", "--json"), tmp_path)
         wait_for("words of a reply", lambda: replying(tmp_path))

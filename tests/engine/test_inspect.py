@@ -31,7 +31,7 @@ needs_torch = pytest.mark.skipif(
 )
 TALKATIVE = """
 import json, signal, sys, os, xllamacpp
-from contextlab.targets import llama_server
+from contextlab.targets.servers import llama_server
 start = xllamacpp.Server
 def talkative(params):
     params.verbosity = 4  # from here on it logs what it allocates

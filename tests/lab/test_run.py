@@ -310,7 +310,7 @@ def test_a_folder_that_cannot_be_written(tool: Tool) -> None:
 
 
 ONCE = """test -e once && { echo "no second time"; exit 9; }; touch once
-exec "$0" -m contextlab.targets.fake_server aborts --token-delay-s 0 --port $1"""
+exec "$0" -m contextlab.targets.servers.fake_server aborts --token-delay-s 0 --port $1"""
 
 
 @pytest.mark.process

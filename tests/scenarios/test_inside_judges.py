@@ -536,7 +536,7 @@ def test_the_search_for_the_limit_stops_where_nothing_ends_it() -> None:
     edge = ["control-80", "prompt-127", "prompt-128", "prompt-129", "edge-128"]
     assert searched(KNOWN, 128, past=False) == edge
     assert searched(KNOWN, None, past=True) == edge
-    assert searched(CONTROL, None, past=True) == ["control-256", "prompt-512", "edge-512"]
+    assert searched(CONTROL, None, past=True) == ["control-160", "prompt-512", "edge-512"]
 
 
 @pytest.mark.parametrize("scenario", [*(one.name for one in SCENARIOS), "find-limit"])

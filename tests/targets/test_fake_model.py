@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextlab.model import Api
-from contextlab.targets.fake_model import (
+from contextlab.targets.servers.fake_model import (
     COMMON_WORDS,
     ORDINARY_ANSWER,
     UNKNOWN_ANSWER,

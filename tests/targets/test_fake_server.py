@@ -18,9 +18,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from contextlab.model import Api, Outcome, TargetSpec, UsageError
-from contextlab.targets import fake, fake_engine
-from contextlab.targets.fake_engine import AtWindow, Engine, Job, Refused
-from contextlab.targets.fake_model import COMMON_WORDS
+from contextlab.targets import fake
+from contextlab.targets.servers import fake_engine
+from contextlab.targets.servers.fake_engine import AtWindow, Engine, Job, Refused
+from contextlab.targets.servers.fake_model import COMMON_WORDS
 
 WINDOW = 128
 CODE = "The secret code of HEAD is 7391."

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from contextlab.model import Api, Gauges, Knowledge, Layer, Limit, Message, UnableError
 from contextlab.targets.http import open_target
-from contextlab.targets.metrics import Metrics
+from contextlab.targets.openai.metrics import Metrics
 from tests.targets import scripted
 from tests.targets.scripted import Json, Reply, Script, known, models, serving, spec
 

@@ -61,7 +61,7 @@ def test_nobody_there() -> None:
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("contextlab.targets.wire.ANSWER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("contextlab.targets.openai.wire.ANSWER_TIMEOUT_S", 0.05)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextlab.targets.sse import SseParser
+from contextlab.targets.openai.sse import SseParser
 
 
 def parsed(*chunks: bytes) -> list[str]:

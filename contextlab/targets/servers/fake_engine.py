@@ -19,7 +19,7 @@ from itertools import cycle, islice
 from typing import NoReturn
 
 from contextlab.model import Api, Outcome
-from contextlab.targets import fake_model
+from contextlab.targets.servers import fake_model
 
 REPLY_ROOM_TOKENS = 64
 """What a fake that cuts prompts leaves free in the window (half of a window below twice that)."""

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from contextlab.model import Failure, UnableError, UsageError
-from contextlab.targets.loose_json import loaded
-from contextlab.targets.replies import is_html, refusal_of
+from contextlab.targets.openai.loose_json import loaded
+from contextlab.targets.openai.replies import is_html, refusal_of
 
 if TYPE_CHECKING:
     import aiohttp

@@ -1,6 +1,6 @@
 """A small OpenAI-compatible HTTP server that misbehaves in exactly one way, by name.
 
-    python -m contextlab.targets.fake_server NAME --window 256 --slots 2 --port 0 --token-delay-s 0.004
+    python -m contextlab.targets.servers.fake_server NAME --window 256 --slots 2 --port 0 --token-delay-s 0.004
 
 It listens on 127.0.0.1 only, prints `READY http://127.0.0.1:PORT` when it does, logs to standard error and
 exits 0 on SIGTERM. Which departures there are is said in `fake_engine`; here are HTTP, the slots (requests
@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from contextlab.model import Api
-from contextlab.targets import fake_model
-from contextlab.targets.fake_engine import DEPARTURES, Engine, Job, Refused
+from contextlab.targets.servers import fake_model
+from contextlab.targets.servers.fake_engine import DEPARTURES, Engine, Job, Refused
 
 MODEL = "fake"
 MAX_BODY_BYTES = 16 * 2**20

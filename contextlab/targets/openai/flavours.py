@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from contextlab.model import Api, Gauges, Layer, Limit, Limits, Message, UnableError
-from contextlab.targets.loose_json import first, rows, whole, within, words
-from contextlab.targets.metrics import Metrics
-from contextlab.targets.wire import Answer
+from contextlab.targets.openai.loose_json import first, rows, whole, within, words
+from contextlab.targets.openai.metrics import Metrics
+from contextlab.targets.openai.wire import Answer
 
 BOTH = frozenset({Api.CHAT, Api.COMPLETIONS})
 CARD_WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length")

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-from contextlab.targets.loose_json import whole
+from contextlab.targets.openai.loose_json import whole
 
 _SAMPLE = re.compile(
     r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})?[ \t]+([-+]?[\d.]+(?:[eE][-+]?\d+)?|[-+]?Inf|NaN)(?=\s|$)", re.MULTILINE

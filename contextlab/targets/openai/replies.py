@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from contextlab.model import Event, Failure, Kind, Usage
-from contextlab.targets.loose_json import LARGEST, loaded, whole, within
-from contextlab.targets.sse import SseParser
+from contextlab.targets.openai.loose_json import LARGEST, loaded, whole, within
+from contextlab.targets.openai.sse import SseParser
 
 MAX_MESSAGE_CHARS = 300
 """Length at which a page or a plain text that stands for an error message is cut."""

@@ -1,6 +1,6 @@
 """Runs llama.cpp's own HTTP server out of the `xllamacpp` wheel, in a process of its own.
 
-    python -m contextlab.targets.llama_server '{"model": "FILE.gguf", "context": 512, …}'
+    python -m contextlab.targets.servers.llama_server '{"model": "FILE.gguf", "context": 512, …}'
 
 Prints `READY http://127.0.0.1:PORT` and serves until SIGTERM. Its log, llama.cpp's own words, goes to standard
 error. `gguf.py` declares the settings and starts this; nothing else of contextlab is imported here.

@@ -1,0 +1,1 @@
+"""The wire behind `http:`: addresses and keys, flavours of servers, bytes into events. No target in itself."""
