@@ -25,7 +25,7 @@ def positions_tokens(known: Knowledge) -> int:
 
 def has_range(known: Knowledge) -> bool:
     """Whether the model's positions end somewhere: not those of ALiBi."""
-    return known.limits.context_tokens is not None
+    return any(limit.layer is Layer.POSITIONS and limit.tokens for limit in known.limits.declared)
 
 
 def error_of(seen: Observation, **numbers: int | float | str | bool | None) -> Judgement | None:

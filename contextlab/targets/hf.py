@@ -13,6 +13,7 @@ import resource
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -90,7 +91,7 @@ SETTINGS: tuple[Setting, ...] = (
         name="window",
         kind="int",
         default=None,
-        low=64,
+        low=80,
         high=1 << 20,
         unit="tokens",
         help=f"of hf:random, the positions it has (default {DEFAULT_WINDOW}); else the window to probe around",
@@ -155,9 +156,14 @@ def known(loaded: Loaded) -> Knowledge:
 def _limits(loaded: Loaded) -> Limits:
     source, settings = loaded.source, loaded.settings
     declared = list(limits_of(source.shape, tokenizer=loaded.tokenizer_limit, generation=source.generation))
-    ends = (
-        [] if source.shape.positions.kind in (PositionKind.ALIBI, PositionKind.NONE) else [reach_tokens(source.shape)]
-    )
+    kind = source.shape.positions.kind
+    ends = [reach_tokens(source.shape)]
+    if kind in (PositionKind.ALIBI, PositionKind.NONE):  # what such a model calls its length ends nothing
+        words, ends = f" ({kind}: no range)", []
+        declared = [
+            replace(limit, name=limit.name + words, tokens=None) if limit.layer is Layer.POSITIONS else limit
+            for limit in declared
+        ]
     if settings.get("cache") == "static":
         tokens = int(settings["max_cache_len"] or 0)
         declared.append(Limit(layer=Layer.KV_CACHE, name="max_cache_len", tokens=tokens, source="--set max_cache_len"))

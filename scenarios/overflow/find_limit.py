@@ -31,6 +31,8 @@ About = dict[str, int | float | str]
 FIRST_GUESS_TOKENS = 1024
 MAX_PROMPT_TOKENS = 32768
 """Where the search stops if the target declares nothing and refuses nothing."""
+MAX_INSIDE_TOKENS = 2048
+"""The same for a model inside the probe's own process: nothing but memory ends it there, which is another scenario."""
 
 
 def plan(known: Knowledge, rng: Random) -> Plan:
@@ -53,9 +55,10 @@ def plan(known: Knowledge, rng: Random) -> Plan:
         return  # not even that was answered: there is no edge to look for
     control = about_control(recalled(seen.exchanges))
     low, high = control_tokens, None
-    declared = window or max((limit.tokens for limit in known.limits.declared if limit.tokens), default=0)
-    most = min(MAX_PROMPT_TOKENS, 4 * declared) if declared else MAX_PROMPT_TOKENS
-    guesses = [window - 1, window, window + 1] if window else [min(FIRST_GUESS_TOKENS, most)]
+    most = min(MAX_PROMPT_TOKENS, 4 * window) if window else MAX_PROMPT_TOKENS
+    if window is None and "tasks" in known.powers:
+        most = MAX_INSIDE_TOKENS
+    guesses = [window - 1, window, window + 1] if window else [FIRST_GUESS_TOKENS]
     while guesses:
         size = guesses.pop(0)
         asks = PLACES if window is None or size >= window else ()

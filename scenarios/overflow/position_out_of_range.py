@@ -27,19 +27,23 @@ WITHOUT_RANGE = ("ALiBi", "none")
 
 def plan(known: Knowledge, rng: Random) -> Plan:
     """One text inside and one past the range; where that was an error, the same with a longer table."""
-    inside = positions_tokens(known)
-    about = {"inside_tokens": inside, "past_tokens": inside + min(inside, PAST_TOKENS), "seed": rng.randrange(1 << 30)}
-    speed = known.prefill_tokens_per_s or ORDINARY_TOKENS_PER_S
-    foretold_s = (about["inside_tokens"] + about["past_tokens"]) / speed
-    common = {
-        "about": about,
-        "neighbour": False,
-        "memory_limit_bytes": memory_limit_bytes(known),
-        "timeout_s": round(TIMEOUT_FLOOR_S + TIMEOUT_RATIO * foretold_s, 1),
-    }
-    seen = yield Probe(name="past-the-range", task="positions", **common)  # type: ignore[arg-type]
+    inside, seed = positions_tokens(known), rng.randrange(1 << 30)
+    past = inside + min(inside, PAST_TOKENS)
+    foretold_s = (inside + past) / (known.prefill_tokens_per_s or ORDINARY_TOKENS_PER_S)
+
+    def probe(name: str, task: str) -> Probe:
+        return Probe(
+            name=name,
+            task=task,
+            neighbour=False,
+            memory_limit_bytes=memory_limit_bytes(known),
+            timeout_s=round(TIMEOUT_FLOOR_S + TIMEOUT_RATIO * foretold_s, 1),
+            about={"inside_tokens": inside, "past_tokens": past, "seed": seed},
+        )
+
+    seen = yield probe("past-the-range", "positions")
     if seen is not None and seen.measured.get("position_kind") == "table" and "error_type" in seen.measured:
-        yield Probe(name="resized-table", task="resized-table", **common)  # type: ignore[arg-type]
+        yield probe("resized-table", "resized-table")
 
 
 def judge(probe: Probe, seen: Observation) -> Iterable[Judgement]:
@@ -53,8 +57,8 @@ def judge(probe: Probe, seen: Observation) -> Iterable[Judgement]:
         yield replace(judged, why=f"{works} tokens are read, {fails} are not; {declared}: {judged.why}")
     elif measured.get("position_kind") in WITHOUT_RANGE:
         why = (
-            f"{measured.get('ok_tokens')} tokens were read without an error, twice the length that the model names: "
-            f"positions of its kind ({measured.get('position_kind')}) end nowhere"
+            f"{measured.get('ok_tokens')} tokens were read without an error: positions of this kind "
+            f"({measured.get('position_kind')}) end nowhere"
         )
         yield Judgement(outcome=Outcome.OK, why=why, layer=Layer.POSITIONS, evidence=measured)
     else:
@@ -142,7 +146,7 @@ def _likelihood(measured: Evidence, step: tuple[float, float] | None) -> str:
     slope = _interval(measured, "nll_slope")
     if slope is None:
         return words
-    cliff = "no cliff: " if slope[1] >= step[0] else ""
+    cliff = "no cliff: " if slope[1] >= step[0] > 0 else ""
     return f"{words}; {cliff}over the stretch before the edge it had changed by {measured.get('nll_slope_mean'):+.3f}"
 
 

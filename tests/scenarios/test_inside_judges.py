@@ -74,7 +74,7 @@ def limit(name: str, tokens: int | None, layer: Layer = Layer.POSITIONS) -> Limi
 
 def known(*more: Limit, window: int | None = WINDOW, powers: tuple[str, ...] = ()) -> Knowledge:
     """What an hf target says of itself."""
-    positions = limit("max_position_embeddings" if window else "seq_length", WINDOW)
+    positions = limit("max_position_embeddings", WINDOW) if window else limit("seq_length (ALiBi: no range)", None)
     return Knowledge(
         flavour="transformers",
         model="m",
@@ -252,7 +252,7 @@ def test_a_table_is_made_longer_only_where_there_is_one() -> None:
     assert isinstance(probe, Probe)
     assert probe.task == "resized-table"
     assert second({"position_kind": "rotary"}) == []
-    longer = {"table": "wpe", "inside_agreement": 1.0, "past_agreement": 0.1}
+    longer: dict[str, Any] = {"table": "wpe", "inside_agreement": 1.0, "past_agreement": 0.1}
     assert judged(POSITIONS, probe, longer)[0][0] is Outcome.DEGRADED
     assert judged(POSITIONS, probe, {**longer, "past_agreement": 1.0})[0][0] is Outcome.UNKNOWN
     assert judged(POSITIONS, probe, {"table": None})[0][0] is Outcome.UNKNOWN
@@ -291,7 +291,13 @@ def test_a_table_of_positions_is_not_crossed() -> None:
     ],
 )
 def test_consistency_by_the_spread_of_the_logits(dtype: str, relative: float, outcome: Outcome) -> None:
-    measured = {"dtype": dtype, "rope": "dynamic", "max_difference": relative, "agreement": 0.4, "compared": 32}
+    measured: dict[str, Any] = {
+        "dtype": dtype,
+        "rope": "dynamic",
+        "max_difference": relative,
+        "agreement": 0.4,
+        "compared": 32,
+    }
     found, _, why = only(cache_consistency.SCENARIO, "across-128", {**measured, "relative_difference": relative})
     assert found is outcome
     assert "in 40%" in why
@@ -300,7 +306,7 @@ def test_consistency_by_the_spread_of_the_logits(dtype: str, relative: float, ou
 
 def test_a_full_cache() -> None:
     scenario = cache_overflow.SCENARIO
-    apart = {"dtype": "float32", "ok_tokens": 72, "inside_relative_difference": 1e-6, "num_layers": 2}
+    apart: dict[str, Any] = {"dtype": "float32", "ok_tokens": 72, "inside_relative_difference": 1e-6, "num_layers": 2}
     outcome, layer, why = only(scenario, "by-steps", {**apart, "ok_tokens": 64, "error_tokens": 65, **FULL_CACHE})
     assert (outcome, layer) == (Outcome.REJECTED_BADLY, Layer.KV_CACHE)
     assert "a static cache of 64 tokens took 64 and not 65" in why
@@ -515,7 +521,8 @@ def test_a_failed_check_on_the_device_ends_the_process_for_all_that_follows() ->
 def test_the_search_for_the_limit_stops_where_nothing_ends_it() -> None:
     def searched(of: Knowledge, largest: int | None, past: bool) -> list[str]:
         plan = find_limit.SCENARIO.plan(of, Random(0))
-        probe, names = next(plan), []
+        probe: Probe | Skip = next(plan)
+        names: list[str] = []
         while True:
             assert isinstance(probe, Probe)
             names.append(probe.name)
@@ -526,17 +533,18 @@ def test_the_search_for_the_limit_stops_where_nothing_ends_it() -> None:
             else:
                 answers = tuple(exchange(size, one.reply_tokens or 1) for one in probe.requests)
                 answers = tuple(replace(a, request=r) for a, r in zip(answers, probe.requests, strict=True))
+            what = replace(seen({}, of), exchanges=answers)
+            [last] = list(find_limit.SCENARIO.judge(probe, what))
             try:
-                probe = plan.send(replace(seen({}, of), exchanges=answers))
+                probe = plan.send(what)
             except StopIteration:
-                [last] = list(find_limit.SCENARIO.judge(probe, replace(seen({}, of), exchanges=answers)))
                 assert ("measured_tokens" in last.evidence) == (of is KNOWN)
                 return names
 
     edge = ["control-80", "prompt-127", "prompt-128", "prompt-129", "edge-128"]
     assert searched(KNOWN, 128, past=False) == edge
     assert searched(KNOWN, None, past=True) == edge
-    assert searched(CONTROL, None, past=True) == ["control-160", "prompt-512", "edge-512"]
+    assert searched(CONTROL, None, past=True) == ["control-160", "prompt-1024", "prompt-2048", "edge-2048"]
 
 
 @pytest.mark.parametrize("scenario", [*(one.name for one in SCENARIOS), "find-limit"])

@@ -92,7 +92,10 @@ def test_limits_and_powers() -> None:
     assert limits == {(Layer.TOKENIZER, "model_max_length"): WINDOW, (Layer.POSITIONS, "n_positions"): WINDOW}
     control = target(model("bloom")).knowledge
     assert control.limits.context_tokens is None
-    assert [limit.tokens for limit in control.limits.declared if limit.layer is Layer.TOKENIZER] == [None]
+    assert [(limit.name, limit.tokens) for limit in control.limits.declared] == [
+        ("model_max_length", None),
+        ("seq_length (ALiBi: no range)", None),
+    ]
     small = target(model("llama", cache="static", max_cache_len=32)).knowledge
     assert small.limits.context_tokens == 32
     sliding = target(model("mistral")).knowledge

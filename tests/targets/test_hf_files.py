@@ -17,7 +17,7 @@ from contextlab.targets.hf_files import check_safetensors, check_tokenizer, chec
 from contextlab.targets.hf_load import Source, find
 from contextlab.targets.hf_random import ARCHITECTURES
 
-HEADER = {
+HEADER: dict[str, dict[str, object]] = {
     "__metadata__": {"format": "pt"},
     "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
     "b": {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]},
