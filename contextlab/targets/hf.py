@@ -40,9 +40,9 @@ from contextlab.model import (
     Usage,
     UsageError,
 )
-from contextlab.targets.hf_library import words_of
-from contextlab.targets.hf_load import RANDOM, SMOLLM2, Loaded, Source, find, load
-from contextlab.targets.hf_random import DEFAULT_WINDOW
+from contextlab.targets.inside.library import words_of
+from contextlab.targets.inside.load import RANDOM, SMOLLM2, Loaded, Source, find, load
+from contextlab.targets.inside.random_models import DEFAULT_WINDOW
 
 SCHEME = "hf"
 IN_PROCESS = True
@@ -263,8 +263,8 @@ class HfTarget:
             await asyncio.sleep(0)
 
     def _measurements(self, task: str, about: Mapping[str, int | float | str]) -> Iterator[Evidence]:
-        from contextlab.targets import memory_tasks
-        from contextlab.targets.hf_tasks import TASKS
+        from contextlab.targets.inside import memory_tasks
+        from contextlab.targets.inside.tasks import TASKS
 
         if task in memory_tasks.TASKS:
             return memory_tasks.TASKS[task](about)

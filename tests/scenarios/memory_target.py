@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contextlab.model import Event, Evidence, Knowledge, Limits, Request, Setting, TargetSpec
-from contextlab.targets.memory_tasks import TASKS
+from contextlab.targets.inside.memory_tasks import TASKS
 from tests.command import Ran, contextlab
 
 SCHEME = "memory"

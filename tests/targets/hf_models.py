@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from contextlab.targets.hf import SETTINGS, checked
-from contextlab.targets.hf_load import Loaded, find, load
-from contextlab.targets.hf_tasks import TASKS
+from contextlab.targets.inside.load import Loaded, find, load
+from contextlab.targets.inside.tasks import TASKS
 
 WINDOW = 128
 

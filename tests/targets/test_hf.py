@@ -33,8 +33,8 @@ from contextlab.model import (
 )
 from contextlab.registry import runs_in_child
 from contextlab.targets.hf import HfTarget, open_target
-from contextlab.targets.hf_load import Loaded, find
-from contextlab.targets.hf_random import ARCHITECTURES
+from contextlab.targets.inside.load import Loaded, find
+from contextlab.targets.inside.random_models import ARCHITECTURES
 from tests.targets.hf_models import WINDOW, model, settings
 
 pytestmark = [

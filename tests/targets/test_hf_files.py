@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from contextlab.model import UnableError, UsageError
 from contextlab.targets.hf import checked
-from contextlab.targets.hf_files import check_safetensors, check_tokenizer, check_weights
-from contextlab.targets.hf_load import Source, find
-from contextlab.targets.hf_random import ARCHITECTURES
+from contextlab.targets.inside.files import check_safetensors, check_tokenizer, check_weights
+from contextlab.targets.inside.load import Source, find
+from contextlab.targets.inside.random_models import ARCHITECTURES
 
 HEADER: dict[str, dict[str, object]] = {
     "__metadata__": {"format": "pt"},

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextlab.targets.hf_caches import overfed, random_ids
-from contextlab.targets.hf_positions import STRETCHES, Texts, likelihood, sampled
-from contextlab.targets.hf_random import ARCHITECTURES
-from contextlab.targets.hf_tokens import lost_end
+from contextlab.targets.inside.caches import overfed, random_ids
+from contextlab.targets.inside.positions import STRETCHES, Texts, likelihood, sampled
+from contextlab.targets.inside.random_models import ARCHITECTURES
+from contextlab.targets.inside.tokens import lost_end
 from tests.targets.hf_models import WINDOW, measured, model
 
 pytestmark = [

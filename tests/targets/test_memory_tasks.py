@@ -10,15 +10,15 @@ import pytest
 
 from contextlab.lab.process import KeptProcess
 from contextlab.model import ProcessEnd
-from contextlab.targets.memory_tasks import SLOT_TOKENS, TASKS, About
-from contextlab.targets.memory_views import CapacityError, CheckedView, Pool, RawView, StaleViewError, guarded
+from contextlab.targets.inside.memory_tasks import SLOT_TOKENS, TASKS, About
+from contextlab.targets.inside.memory_views import CapacityError, CheckedView, Pool, RawView, StaleViewError, guarded
 
 CHILD = """
 import json, resource, sys
 task, about, limit_bytes = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
 if limit_bytes:
     resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
-from contextlab.targets.memory_tasks import TASKS
+from contextlab.targets.inside.memory_tasks import TASKS
 for measured in TASKS[task](about):
     print("measured", json.dumps(measured), flush=True)
 """

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from contextlab.model import Evidence
-from contextlab.targets.hf_library import library, start_torch
-from contextlab.targets.memory_views import (
+from contextlab.targets.inside.library import library, start_torch
+from contextlab.targets.inside.memory_views import (
     FLOAT_BYTES,
     CheckedView,
     Lease,

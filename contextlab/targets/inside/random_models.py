@@ -12,7 +12,7 @@ from typing import Any
 
 from contextlab.analysis.prompts import NEIGHBOUR_SECRET, PLACES, WORDS
 from contextlab.model import UsageError
-from contextlab.targets.hf_library import library
+from contextlab.targets.inside.library import library
 
 DEFAULT_WINDOW = 128
 """Room for the sentences that the probes are made of, and little more."""

@@ -19,10 +19,10 @@ from contextlab.capacity.gguf import check_gguf, read_gguf
 from contextlab.capacity.gguf_shape import from_gguf
 from contextlab.capacity.shape import GenerationDefaults, ModelShape, TokenizerLimit
 from contextlab.model import Api, ContextlabError, Message, Settings, UnableError, UsageError
-from contextlab.targets import hf_random
 from contextlab.targets.gguf import smollm2_file
-from contextlab.targets.hf_files import check_tokenizer, check_weights
-from contextlab.targets.hf_library import library, start_torch, words_of
+from contextlab.targets.inside import random_models
+from contextlab.targets.inside.files import check_tokenizer, check_weights
+from contextlab.targets.inside.library import library, start_torch, words_of
 
 RANDOM = "random/"
 SMOLLM2 = "smollm2"
@@ -124,12 +124,13 @@ def find(address: str, window: int | None = None) -> Source:
     """The source that an address names, its files checked. Raises UsageError or UnableError; imports no torch."""
     if address.startswith(RANDOM):
         name = address.removeprefix(RANDOM)
-        fields = hf_random.fields_of(name, window or hf_random.DEFAULT_WINDOW)
+        fields = random_models.fields_of(name, window or random_models.DEFAULT_WINDOW)
         return Source(name=address, shape=from_config(fields, f"hf:{address}"))
     if not address:
+        names = ", ".join(random_models.ARCHITECTURES)
         raise UsageError(
             "target='hf:': which model?",
-            f"name a folder, a .gguf file, hf:{SMOLLM2}, or hf:{RANDOM}NAME with {', '.join(hf_random.ARCHITECTURES)}",
+            f"name a folder, a .gguf file, hf:{SMOLLM2}, or hf:{RANDOM}NAME with {names}",
         )
     path = _smollm2() if address == SMOLLM2 else Path(address).expanduser()
     if path.is_dir():
@@ -192,15 +193,15 @@ def load(source: Source, settings: Settings) -> Loaded:
 
 def _tokenizer(source: Source, settings: Settings, transformers: Any) -> Any:
     if source.path is None:
-        return hf_random.tokenizer_of(source.name.removeprefix(RANDOM), _window(settings))
+        return random_models.tokenizer_of(source.name.removeprefix(RANDOM), _window(settings))
     place, options = source.arguments
     return transformers.AutoTokenizer.from_pretrained(place, local_files_only=True, **options)
 
 
 def _model(source: Source, settings: Settings, transformers: Any, options: dict[str, Any]) -> Any:
     if source.path is None:
-        config = hf_random.config_of(source.name.removeprefix(RANDOM), _window(settings))
-        return hf_random.model_of(config, RANDOM_SEED, **options)
+        config = random_models.config_of(source.name.removeprefix(RANDOM), _window(settings))
+        return random_models.model_of(config, RANDOM_SEED, **options)
     place, where = source.arguments
     if where:  # packed weights are slow in anything but float32: unpack them
         options["quantization_config"] = transformers.GgufConfig(dequantize=True)
@@ -228,7 +229,7 @@ def _check_report(source: Source, report: Mapping[str, Any]) -> None:
 
 
 def _window(settings: Settings) -> int:
-    return int(settings.get("window") or hf_random.DEFAULT_WINDOW)
+    return int(settings.get("window") or random_models.DEFAULT_WINDOW)
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from random import Random
 from typing import Any
 
 from contextlab.model import Evidence
-from contextlab.targets.hf_library import words_of
-from contextlab.targets.hf_load import Loaded
+from contextlab.targets.inside.library import words_of
+from contextlab.targets.inside.load import Loaded
 
 About = Mapping[str, int | float | str]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from contextlab.model import Evidence
-from contextlab.targets.hf_caches import cache_consistency, cache_overflow
-from contextlab.targets.hf_dtypes import dtype_mismatch
-from contextlab.targets.hf_generate import generate_limits
-from contextlab.targets.hf_load import Loaded
-from contextlab.targets.hf_positions import measure_positions
-from contextlab.targets.hf_tables import resized_table
-from contextlab.targets.hf_tokens import tokenizer_truncation
+from contextlab.targets.inside.caches import cache_consistency, cache_overflow
+from contextlab.targets.inside.dtypes import dtype_mismatch
+from contextlab.targets.inside.generate import generate_limits
+from contextlab.targets.inside.load import Loaded
+from contextlab.targets.inside.positions import measure_positions
+from contextlab.targets.inside.tables import resized_table
+from contextlab.targets.inside.tokens import tokenizer_truncation
 
 Task = Callable[[Loaded, Mapping[str, int | float | str]], Iterator[Evidence]]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from contextlab.analysis.prompts import filler
 from contextlab.model import Evidence
-from contextlab.targets.hf_library import listening, words_of
-from contextlab.targets.hf_load import Loaded
+from contextlab.targets.inside.library import listening, words_of
+from contextlab.targets.inside.load import Loaded
 
 About = Mapping[str, int | float | str]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from contextlab.model import Evidence
-from contextlab.targets.hf_caches import compared, dtype_name, random_ids
-from contextlab.targets.hf_library import words_of
-from contextlab.targets.hf_load import Loaded
+from contextlab.targets.inside.caches import compared, dtype_name, random_ids
+from contextlab.targets.inside.library import words_of
+from contextlab.targets.inside.load import Loaded
 
 About = Mapping[str, int | float | str]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from contextlab.model import Evidence
-from contextlab.targets.hf_caches import random_ids
-from contextlab.targets.hf_library import listening, words_of
-from contextlab.targets.hf_load import Loaded
+from contextlab.targets.inside.caches import random_ids
+from contextlab.targets.inside.library import listening, words_of
+from contextlab.targets.inside.load import Loaded
 
 About = Mapping[str, int | float | str]
 

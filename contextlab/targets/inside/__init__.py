@@ -1,0 +1,1 @@
+"""Behind `hf:`: what is loaded, measured and provoked inside the probe's own process. No target in itself."""
