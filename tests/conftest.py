@@ -1,6 +1,11 @@
 """Options of the test suite."""
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# What is tested is what comes out, not how soon: a new machine, or a busy one, must not fail a property.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

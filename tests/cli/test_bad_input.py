@@ -100,7 +100,7 @@ PathFinder.find_spec = lambda name, *rest: None if name in {packages!r} else rea
 TARGETS = [
     wrong("no-target", says=("target", "contextlab overflow --help")),
     wrong("scheme", "nope:x", says=("'nope:x'", "choose from: smollm2, ", "gguf:")),
-    wrong("preset-typo", "smolm2", says=("'smolm2'", "did you mean smollm2?")),
+    wrong("preset-typo", "smolm2", says=("'smolm2'", "did you mean smollm2")),
     wrong("no-colon", "model.gguf", says=("'model.gguf'", "did you mean gguf:model.gguf?")),
     wrong("fake", "fake:rejets", says=("'rejets'", "rejects", "error-in-200")),
     wrong("gguf-no-file", "gguf:", says=("'gguf:'", "names no file", "gguf:MODEL.gguf")),
@@ -153,7 +153,7 @@ OPTIONS = [
     Case(name="report-form", words=("report", "latest", "--as", "pdf"), says=("'pdf'", "json, jsonl, terminal")),
     Case(name="models-name", words=("models", "add", "smolm2"), says=("'smolm2'", "choose from: smollm2")),
     Case(name="show-name", words=("scenarios", "show", "find-limt"), says=("'find-limt'", "did you mean find-limit?")),
-    Case(name="settings-name", words=("scenarios", "settings", "smol"), says=("'smol'", "did you mean smollm2?")),
+    Case(name="settings-name", words=("scenarios", "settings", "smol"), says=("'smol'", "did you mean smollm2")),
 ]
 
 CONFIGS = [
