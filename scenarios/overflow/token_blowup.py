@@ -11,13 +11,27 @@ from random import Random
 from contextlab.analysis.ends import about_control, judge_reading, recalled
 from contextlab.analysis.exchanges import prompt_tokens_read
 from contextlab.analysis.prompts import CODE_TOKENS, WORDS, codes, question, role_of, sentence, usual_api
-from contextlab.model import Api, Exchange, Judgement, Knowledge, Message, Observation, Plan, Probe, Request, Scenario
+from contextlab.model import (
+    Api,
+    Exchange,
+    Judgement,
+    Knowledge,
+    Message,
+    Observation,
+    Outcome,
+    Plan,
+    Probe,
+    Request,
+    Scenario,
+)
 
 CHARACTERS_PER_TOKEN = 4
 """The estimate that gateways and clients use."""
 FILL_RATIO = 0.85
 """Part of the window that the estimate says these texts take."""
 SAMPLE_PARTS = 16
+"""Two samples, of one and of two such parts of the text (of parts as much smaller as its characters have bytes:
+they must fit), foretell how many tokens the whole has where the target cannot count it."""
 ASKS = ("HEAD", "TAIL")
 SURE_RATIO = 0.8
 """Part of what samples foretell that a target must have read at least, or it has cut the text."""
@@ -54,12 +68,16 @@ def plan(known: Knowledge, rng: Random) -> Plan:
         text = text[:num_characters]
         requests = tuple(_request(f"ask:{ask}", text, ask, hidden, api) for ask in ASKS)
         if "counts-tokens" not in known.powers:
-            samples = (text[: parts * num_characters // SAMPLE_PARTS] for parts in (1, 2))
+            samples = (text[: num_parts * num_characters // _num_parts(text)] for num_parts in (1, 2))
             requests = (
                 *(_request(f"sample-{n}", sample, "TAIL", hidden, api) for n, sample in enumerate(samples, 1)),
                 *requests,
             )
-        sizes = {"characters": num_characters, "estimate_tokens": num_characters // CHARACTERS_PER_TOKEN}
+        sizes = {
+            "characters": num_characters,
+            "estimate_tokens": num_characters // CHARACTERS_PER_TOKEN,
+            "num_parts": _num_parts(text),
+        }
         seen = yield Probe(name=kind, requests=requests, about={**sizes, **control})
         if not control and seen is not None:  # plain prose comes first, and really fits
             control = about_control(recalled(seen.exchanges))
@@ -83,10 +101,14 @@ def judge(probe: Probe, seen: Observation) -> Iterable[Judgement]:
     if not asked:
         yield judge_reading(probe, samples, seen.knowledge)
         return
-    foreseen = _foreseen_tokens(samples)
+    foreseen = _foreseen_tokens(samples, int(probe.about.get("num_parts", SAMPLE_PARTS)))
+    if samples and foreseen is None:
+        why = "the size of this text could not be foretold: its samples were not counted, or were cut themselves"
+        yield Judgement(outcome=Outcome.UNKNOWN, why=why, evidence=judge_reading(probe, asked, seen.knowledge).evidence)
+        return
     tokens, estimate = asked[0].prompt_tokens or foreseen, int(probe.about["estimate_tokens"])
     if foreseen is not None:  # too rough to check the numbers of a refusal by, good enough to see a cut
-        asked = [one if one.failure else replace(one, prompt_tokens=int(foreseen * SURE_RATIO)) for one in asked]
+        asked = [replace(one, prompt_tokens=foreseen) if _was_cut(one, foreseen) else one for one in asked]
     judged = judge_reading(probe, asked, seen.knowledge)
     about = f"about {tokens}" if foreseen else str(tokens or "unknown")
     size = f"{probe.about['characters']} characters, estimated {estimate} tokens, really {about}"
@@ -97,10 +119,23 @@ def judge(probe: Probe, seen: Observation) -> Iterable[Judgement]:
     )
 
 
-def _foreseen_tokens(samples: Sequence[Exchange]) -> int | None:
-    """The whole text's tokens, foretold by two samples, a sixteenth and an eighth of it; None without counts."""
+def _was_cut(exchange: Exchange, foreseen: int) -> bool:
+    """Whether far fewer tokens were read than the samples foretell."""
+    read_tokens = prompt_tokens_read(exchange)
+    return exchange.failure is None and read_tokens is not None and read_tokens < foreseen * SURE_RATIO
+
+
+def _num_parts(text: str) -> int:
+    """Into how many parts a text is cut for its samples: the more bytes to a character, the more tokens it may have."""
+    return SAMPLE_PARTS * round(len(text.encode()) / max(1, len(text)))
+
+
+def _foreseen_tokens(samples: Sequence[Exchange], num_parts: int) -> int | None:
+    """The whole text's tokens, foretold by samples of one and of two parts; None where they were not told apart."""
     sizes = [tokens for tokens in map(prompt_tokens_read, samples) if tokens is not None]
-    return sizes[0] + (SAMPLE_PARTS - 1) * (sizes[1] - sizes[0]) if len(sizes) > 1 else None
+    if len(sizes) < 2 or sizes[1] <= sizes[0]:
+        return None
+    return sizes[0] + (num_parts - 1) * (sizes[1] - sizes[0])
 
 
 SCENARIO = Scenario(

@@ -33,6 +33,13 @@ def named(document: dict[str, object]) -> set[Outcome]:
     return failed or past
 
 
+def is_past_the_window(finding: dict[str, str]) -> bool:
+    """Whether the probe's prompt has more tokens than any fake's window: none of them may be said to have read it."""
+    if finding["scenario"] == "token-blowup":
+        return finding["probe"] != "prose"
+    return finding["scenario"] == "prompt-too-long" and finding["probe"].endswith(("-full", "-one-over", "-twice"))
+
+
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_fake_is_named_by_its_own_outcome_and_no_other(name: str, tmp_path: Path) -> None:
     ran = overflow(name, tmp_path)
@@ -43,6 +50,7 @@ def test_every_fake_is_named_by_its_own_outcome_and_no_other(name: str, tmp_path
     assert document["verdict"] == ("PASS" if allowed else "FAIL")
     unknown = [one for one in document["findings"] if one["verdict"] == Verdict.UNKNOWN.name]
     assert not unknown
+    assert [one for one in document["findings"] if is_past_the_window(one) and one["outcome"] == Outcome.OK.name] == []
 
 
 def test_the_policy_moves_the_line(tmp_path: Path) -> None:
