@@ -74,7 +74,7 @@ def failed(
 
 def observation(*exchanges: Exchange, **fields: Any) -> Observation:
     """An observation of these exchanges whose child ended well."""
-    return Observation(exchanges=exchanges, knowledge=KNOWN, **{"client": CHILD_DONE, **fields})
+    return Observation(exchanges=exchanges, **{"knowledge": KNOWN, "client": CHILD_DONE, **fields})
 
 
 PROBE = Probe(name="p", about={"control_HEAD": 1, "control_MIDDLE": 1, "control_TAIL": 1})
