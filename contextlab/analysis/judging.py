@@ -8,6 +8,7 @@ A judgement rests on evidence: numbers of the exchange, the server's own words, 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -96,6 +97,14 @@ def _orderly(end: ProcessEnd) -> bool:
     return end.exit_code == 0 and not end.timed_out
 
 
+def signal_behind(exit_code: int | None) -> str | None:
+    """The signal that a shell reports as 128 + its number; None for any other exit code."""
+    try:
+        return signal.Signals((exit_code or 0) - 128).name
+    except ValueError:
+        return None
+
+
 def _death(what: str, end: ProcessEnd, seen: Observation) -> Judgement:
     """A death by signal, exit code or memory limit; the layer is what its last words speak of."""
     if end.timed_out:
@@ -106,7 +115,10 @@ def _death(what: str, end: ProcessEnd, seen: Observation) -> Judgement:
         )
     signatures = recognise_lines((*end.stderr_tail, *seen.log_lines), flavour=seen.knowledge.flavour)
     words = next((one for one in reversed(signatures) if one.kind in ("dead", "out-of-memory", "position")), None)
+    name = end.signal or signal_behind(end.exit_code)
     how = f"by {end.signal}" if end.signal else f"with exit code {end.exit_code}"
+    if name and not end.signal:
+        how += f" (128 + {name}: a shell stood between)"
     why = f"{what} died {how}"
     if end.out_of_memory:
         why += ": its memory limit was reached"
@@ -117,7 +129,7 @@ def _death(what: str, end: ProcessEnd, seen: Observation) -> Judgement:
     )
     layer = words.layer if words else (Layer.ATTENTION if end.out_of_memory else Layer.ENGINE)
     pairs = {
-        "signal": end.signal,
+        "signal": name,
         "exit_code": end.exit_code,
         "out_of_memory": end.out_of_memory,
         "peak_memory_bytes": end.peak_memory_bytes,

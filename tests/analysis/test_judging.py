@@ -129,6 +129,14 @@ def test_a_dead_child_is_crashed(end: ProcessEnd) -> None:
     assert outcomes(observation(client=end)) == [Outcome.CRASHED]
 
 
+def test_a_shell_between_does_not_hide_the_signal() -> None:
+    [judged] = common(PROBE, observation(server=ProcessEnd(exit_code=139)))
+    assert judged.evidence["signal"] == "SIGSEGV"
+    assert "exit code 139" in judged.why
+    [plain] = common(PROBE, observation(server=ProcessEnd(exit_code=1)))
+    assert "signal" not in plain.evidence
+
+
 def test_a_child_killed_at_its_deadline_hung() -> None:
     assert outcomes(observation(client=ProcessEnd(signal="SIGKILL", timed_out=True))) == [Outcome.HUNG]
 
