@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -58,9 +59,12 @@ def running(log: Path, *assignments: str) -> Iterator[OwnedServer]:
         yield server
 
 
-def allocated_mib(log: Path) -> float:
-    """Size of the KV cache in MiB, in llama.cpp's own words; it prints two digits."""
-    [mib] = KV_SIZE.findall(log.read_text(encoding="utf-8"))
+def allocated_mib(log: Path, timeout_s: float = 20.0) -> float:
+    """Size of the KV cache in MiB, in llama.cpp's own words; it prints two digits, and from a thread of its own."""
+    until = time.monotonic() + timeout_s
+    while not (found := KV_SIZE.findall(log.read_text(encoding="utf-8"))) and time.monotonic() < until:
+        time.sleep(0.05)
+    [mib] = found
     return float(mib)
 
 
@@ -88,8 +92,7 @@ def test_bytes_are_what_llama_cpp_allocates(
     ]
     log = tmp_path / "server.log"
     with running(log, *settings):
-        pass
-    mib = allocated_mib(log)
+        mib = allocated_mib(log)
     _, document = inspect.document("smollm2", *sets(*settings))
     kv = document["kv"]
     assert kv["bytes_per_token"] == {"f16": 23_040, "q8_0": 12_240, "q4_0": 6480}[cache_type]
