@@ -165,10 +165,14 @@ class KeptProcess:
 
     def log_lines(self, start_bytes: int = 0, max_bytes: int = 1 << 18) -> list[str]:
         """Lines of its log from a byte offset on; at most the last `max_bytes`."""
+        return self.log_text(start_bytes, max_bytes).splitlines()
+
+    def log_text(self, start_bytes: int = 0, max_bytes: int = 1 << 18) -> str:
+        """The same as it stands, newlines and all."""
         with self.log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(start_bytes, size - max_bytes))
-            return file.read().decode("utf-8", errors="replace").splitlines()
+            return file.read().decode("utf-8", errors="replace")
 
     def log_size_bytes(self) -> int:
         """Where the log ends now; for `log_lines` of one probe alone."""

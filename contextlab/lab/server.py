@@ -6,6 +6,7 @@ start ─▶ wait for its address (READY line, or the URL that the user gave) �
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -16,7 +17,8 @@ from urllib.parse import urlsplit
 from contextlab.lab.process import KeptProcess, default_memory_limit_bytes
 from contextlab.model import ProcessEnd, ServerCommand, UnableError, UsageError
 
-READY = "READY "
+READY = re.compile(r"READY +(http\S+)[ \t]*\r?\n")
+"""What a server of ours prints when it listens; whole only with its newline."""
 POLL_S = 0.05
 CONNECT_TIMEOUT_S = 2.0
 PROGRESS_EVERY_S = 1.0
@@ -118,11 +120,9 @@ class OwnedServer:
         )
 
     def _announced_url(self) -> str | None:
-        for line in self.process.log_lines(self._log_start):
-            words = line.split()
-            if line.startswith(READY) and len(words) > 1:  # the line may be there by half
-                return words[1]
-        return None
+        """The address in the READY line. A server's own log may stand before it on the line, or half a line of it."""
+        found = READY.search(self.process.log_text(self._log_start))
+        return found[1] if found else None
 
     def _tail(self) -> str:
         return "\n".join(f"  {line}" for line in self.process.log_lines(self._log_start)[-8:])

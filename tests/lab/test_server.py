@@ -271,3 +271,9 @@ def test_an_interrupted_start_leaves_nothing(mark: dict[str, str], log: Path, mo
         OwnedServer(script(mark, "sleep 600"), log=log)
     monkeypatch.undo()
     assert not marked(mark)
+
+
+def test_the_address_is_found_behind_half_a_line_of_the_servers_own_log(mark: dict[str, str], log: Path) -> None:
+    """A logger in another thread does not wait for the end of a line."""
+    with OwnedServer(http_server(mark, says="0.00.456 I srv init: READY URL\nI srv: listening\n"), log=log) as server:
+        assert server.url.startswith("http://127.0.0.1:")
