@@ -65,17 +65,6 @@ def shell(code: str) -> list[str]:
 
 
 @pytest.fixture
-def mark() -> Iterator[dict[str, str]]:
-    """A mark for everything the test starts; nothing of it may be left at its end."""
-    one = processes.new_mark()
-    yield one
-    left = marked(one)
-    for process in left:
-        process.kill()
-    assert left == []
-
-
-@pytest.fixture
 def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 

@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,6 @@ import pytest
 from contextlab.lab import server as lab_server
 from contextlab.lab.server import OwnedServer
 from contextlab.model import ServerCommand, UnableError, UsageError
-from tests.lab import processes
 from tests.lab.processes import marked, until
 
 pytestmark = pytest.mark.process
@@ -45,17 +43,6 @@ with HTTPServer(("127.0.0.1", port), Handler) as server:
         time.sleep(0.1)
     server.serve_forever()
 """
-
-
-@pytest.fixture
-def mark() -> Iterator[dict[str, str]]:
-    """A mark for everything the test starts; nothing of it may be left at its end."""
-    one = processes.new_mark()
-    yield one
-    left = marked(one)
-    for process in left:
-        process.kill()
-    assert left == []
 
 
 @pytest.fixture
