@@ -85,10 +85,13 @@ class Outcome(_ByName):
     REJECTED_BADLY = "refused with the wrong status, wrong numbers, or inside a success"
     EMPTY = "success with nothing in it"
     CUT = "the stream stopped without its end"
+    STREAM_DAMAGED = "a stream lost, repeated or changed what the target said"
     DEGRADED = "answered, but worse than the same request elsewhere"
     TRUNCATED_HEAD = "the beginning of the prompt was dropped in silence"
     TRUNCATED_MIDDLE = "the middle of the prompt was dropped in silence"
     TRUNCATED_TAIL = "the end of the prompt was dropped in silence"
+    BOUND_BROKEN = "a bound of the steady state did not hold"
+    NOT_RECOVERED = "the steady state did not come back in time"
     SHIFTED = "the window slid: old tokens were dropped while replying"
     RUNAWAY = "the reply never stops"
     NEIGHBOUR_ABORTED = "another client's request was ended"
@@ -609,6 +612,16 @@ event        scenario, probe, exchange, event (Event): one thing that crossed th
 observed     scenario, probe, client, server, health, gauges, log_lines: how the probe ended
 finding      Finding
 note         text: something the user should know
+experiment   scenario, probe, experiment (Experiment), path: a chaos experiment begins, over this path
+decisions    scenario, probe, seed, schedule_sha256, faults: [{name, sha256, first}]: what the seed determines
+arm          scenario, probe, arm, zero_at_s: an arm begins; its samples count from `zero_at_s`
+fault        scenario, probe, arm, name, on: a fault begins or ends to act
+sample       scenario, probe, arm, sample (Sample)
+gauge        scenario, probe, arm, gauge (GaugeSample)
+generator    scenario, probe, arm, generator (GeneratorHealth)
+evidence     scenario, probe, arm, evidence (FaultEvidence)
+arm_end      scenario, probe, arm, length_s, stopped, server
+trial        scenario, probe, references, measured: both arms are over
 end          verdict, exit {code, reason, all}
 """
 

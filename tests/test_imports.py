@@ -1,6 +1,7 @@
 """The one direction in which imports run, read off the source.
 
-    cli → lab → registry → scenarios → targets | faults | reports → engine → buffers → capacity, analysis → model
+    cli → lab → registry → scenarios → targets | faults | reports → engine → buffers → capacity, analysis
+    → experiment → model
 
 The rules, precisely:
 
@@ -35,10 +36,11 @@ RUNGS = (
     {"engine"},
     {"buffers"},
     {"capacity", "analysis"},
+    {"experiment"},
     {"model"},
 )
 RUNG_OF = {package: rung for rung, packages in enumerate(RUNGS) for package in packages}
-HEAVY = frozenset({"aiohttp", "numpy", "pynvml", "ray", "torch", "transformers", "xllamacpp"})
+HEAVY = frozenset({"aiohttp", "httptools", "numpy", "pynvml", "ray", "torch", "transformers", "uvloop", "xllamacpp"})
 STANDALONE = frozenset({"contextlab.model", "contextlab.lab.keeper"})
 NEVER = {("scenarios", "targets"), ("scenarios", "reports")}
 EXCEPTIONS: dict[tuple[str, str], str] = {}

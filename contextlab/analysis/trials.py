@@ -1,0 +1,84 @@
+"""Reads chaos trials out of a run's records; pure. A record that was cut anywhere gives what it holds up to there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from contextlab.experiment import (
+    Arm,
+    Experiment,
+    FaultEvidence,
+    GaugeSample,
+    GeneratorHealth,
+    Sample,
+    Trial,
+)
+from contextlab.model import Knowledge, Limits, ProcessEnd, Record
+
+CONTROL, FAULT = "control", "fault"
+"""The names of the two arms of a trial."""
+T = TypeVar("T")
+Place = tuple[str, str]
+"""(scenario, experiment)."""
+
+
+def trials(records: Iterable[Record], knowledge: Knowledge | None) -> dict[Place, Trial]:
+    """The trials of a run in the order in which they began. An arm without its end lasts until its last sample.
+
+    Raises msgspec.ValidationError where a record is not what it says it is.
+    """
+    known = knowledge or Knowledge(flavour="", model="", limits=Limits())
+    begun: dict[Place, dict[str, Any]] = {}
+    arms: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for record in records:
+        place = (str(record.get("scenario", "")), str(record.get("probe", "")))
+        arm = arms.get((*place, str(record.get("arm", ""))))
+        match record.get("kind"):
+            case "experiment":
+                begun[place] = {
+                    "experiment": msgspec.convert(record["experiment"], Experiment),
+                    "path": str(record.get("path", "")),
+                }
+            case "arm":
+                arms[(*place, str(record["arm"]))] = {"name": str(record["arm"]), "length_s": 0.0}
+            case "sample" if arm is not None:
+                _add(arm, "samples", msgspec.convert(record["sample"], Sample))
+            case "gauge" if arm is not None:
+                _add(arm, "gauges", msgspec.convert(record["gauge"], GaugeSample))
+            case "generator" if arm is not None:
+                _add(arm, "generators", msgspec.convert(record["generator"], GeneratorHealth))
+            case "evidence" if arm is not None:
+                _add(arm, "evidence", msgspec.convert(record["evidence"], FaultEvidence))
+            case "arm_end" if arm is not None:
+                arm["length_s"] = float(record["length_s"])
+                arm["stopped"] = str(record.get("stopped", ""))
+                if record.get("server") is not None:
+                    arm["server"] = msgspec.convert(record["server"], ProcessEnd)
+            case "trial" if place in begun:
+                begun[place]["references"] = msgspec.convert(
+                    record["references"], tuple[tuple[tuple[str, ...], ...], ...]
+                )
+                begun[place]["measured"] = dict(record.get("measured", {}))
+    return {
+        place: Trial(knowledge=known, control=_arm(arms, place, CONTROL), fault=_arm(arms, place, FAULT), **fields)
+        for place, fields in begun.items()
+    }
+
+
+def _add(arm: dict[str, Any], name: str, thing: object) -> None:
+    arm.setdefault(name, []).append(thing)
+
+
+def _arm(arms: Mapping[tuple[str, str, str], dict[str, Any]], place: Place, name: str) -> Arm | None:
+    fields = arms.get((*place, name))
+    if fields is None:
+        return None
+    lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
+    samples: tuple[Sample, ...] = lists.get("samples", ())
+    lists["samples"] = tuple(sorted(samples, key=lambda sample: sample.index))
+    if not lists["length_s"]:
+        lists["length_s"] = max((sample.ended_s or sample.due_s for sample in samples), default=0.0)
+    return Arm(**lists)
