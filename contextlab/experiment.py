@@ -10,7 +10,7 @@ began (its *zero*), from the machine's one monotonic clock; rates are per second
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
@@ -274,17 +274,32 @@ HELD = frozenset({Outcome.OK})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    """A second load on top of the first, in the arm with the faults alone: a burst, or requests that are too long.
+
+    It lasts from `start_s` on for its own duration, which counts as a fault's window. `counts`: whether its requests
+    count in errors and latencies; those that are meant to be refused do not. Their `Sample.mixed` begins after the
+    main load's.
+    """
+
+    load: Load
+    start_s: float
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """One chaos experiment: a load, faults on a timeline, the steady state, and when to stop for safety.
 
-    `warmup_s` at the beginning of each arm is sent and not judged. `recovery`: the bounds that must hold again after
-    the last fault (none: the hypothesis'). `recovery_within_s`: how soon. `client_faults` are seen by the judge only.
-    `control`: whether an arm without faults, through the same path, goes first.
+    `warmup_s` at the beginning of each arm is sent and not judged. `recovery_within_s`: how soon after the last fault
+    the steady state must be back; None only reports it. `control`: whether an arm without faults, through the same
+    path, goes first. `profile`: sample the target's process while the faults act.
     """
 
     name: str
     load: Load
     faults: tuple[Placed, ...] = ()
+    extra: Extra | None = None
     hypothesis: tuple[Bound, ...] = ()
     stop: tuple[Bound, ...] = ()
     warmup_s: float = 2.0
@@ -293,6 +308,19 @@ class Experiment:
     allowed: frozenset[Outcome] = HELD
     profile: bool = False
     about: Mapping[str, int | float | str] = field(default_factory=dict)
+
+    @property
+    def windows(self) -> tuple[tuple[float, float], ...]:
+        """(start, end) of everything that disturbs the arm with the faults, in the order of their starts."""
+        found = [(fault.start_s, fault.end_s) for fault in self.faults]
+        if self.extra is not None:
+            found.append((self.extra.start_s, self.extra.start_s + self.extra.load.duration_s))
+        return tuple(sorted(found))
+
+    @property
+    def mix(self) -> tuple[Mixed, ...]:
+        """Every kind of request, the extra load's after the main one's, as `Sample.mixed` numbers them."""
+        return self.load.mix + (self.extra.load.mix if self.extra else ())
 
 
 # ── what was seen ────────────────────────────────────────────────────────────────────────────────
@@ -324,8 +352,8 @@ class Sample:
     `sent_s`: when the client began to act on it (for a connection of its own: when it began to connect).
     `content_s`, `pieces`: one time and one text for each content event. `num_frames`: server-sent events of any kind.
     `error_frames`: failures that came inside the stream. `num_done`: how many `[DONE]`. `after_end_bytes`: body bytes
-    after `[DONE]` or an error. `open_after_end_s`: how long the connection then stayed open, where the reply itself
-    did not end. `retransmits`: segments that this side sent again (TCP_INFO).
+    after `[DONE]` or an error. `open_after_end_s`: how long the reply then stayed open; None where it ended at once.
+    `retransmits`: segments that this side sent again (TCP_INFO).
     """
 
     index: int
@@ -396,12 +424,14 @@ class GaugeSample:
 class Arm:
     """One pass of the load: the control, without faults, or the one with them.
 
-    `length_s`: until the last request ended. `stopped`: the safety condition that ended it early; "" if none did.
+    `samples` are those that count; `uncounted` are of an extra load that does not. `length_s`: until the last request
+    ended. `stopped`: the safety condition that ended it early; "" if none did.
     """
 
     name: str
     length_s: float
     samples: tuple[Sample, ...] = ()
+    uncounted: tuple[Sample, ...] = ()
     generators: tuple[GeneratorHealth, ...] = ()
     evidence: tuple[FaultEvidence, ...] = ()
     gauges: tuple[GaugeSample, ...] = ()
@@ -430,14 +460,23 @@ ChaosPlan = Generator[Experiment | Skip, Trial | None, None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the user gave for every experiment; a scenario keeps to it where it can."""
+    """What the user gave for every experiment; a scenario keeps to it where it can. None: whatever suits the target.
 
-    rate_per_s: float = 8.0
+    `mix` empty: a few short prompts. `faults` are for the experiment that the user wrote, not for scenarios.
+    """
+
+    rate_per_s: float | None = None
     duration_s: float = 30.0
     arrivals: Arrivals | None = None
-    hypothesis: tuple[Bound, ...] = ()
+    mix: tuple[Mixed, ...] = ()
+    reply_tokens: int = 8
+    timeout_s: float | None = None
+    warmup_s: float | None = None
+    hypothesis: tuple[Bound, ...] | None = None
     stop: tuple[Bound, ...] = ()
+    recovery_within_s: float | None = None
     faults: tuple[Placed, ...] = ()
+    control: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,10 +492,3 @@ class ChaosScenario:
     judge: Callable[[Experiment, Trial], Iterable[Judgement]] | None = None
     needs: tuple[str, ...] = ()
     order: int = 100
-
-
-def phases_of(faults: Sequence[Placed]) -> tuple[float, float] | None:
-    """From the start of the first fault to the end of the last; None without faults."""
-    if not faults:
-        return None
-    return min(fault.start_s for fault in faults), max(fault.end_s for fault in faults)

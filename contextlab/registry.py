@@ -11,12 +11,14 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import TextIO, cast
+from typing import Any, Literal, TextIO, cast, overload
 
+from contextlab.analysis import quantities
+from contextlab.experiment import ChaosScenario, Fault, Placed
 from contextlab.model import (
     Knowledge,
     Run,
@@ -30,7 +32,7 @@ from contextlab.model import (
     UsageError,
 )
 
-COMMANDS = ("overflow",)
+COMMANDS = ("overflow", "chaos")
 """The commands that have scenarios, each a folder below `scenarios/`."""
 
 Writer = Callable[[Run, TextIO], None]
@@ -60,7 +62,7 @@ def _claim(found: dict[str, ModuleType], name: str, module: ModuleType, kind: st
     found[name] = module
 
 
-def _choose(kind: str, name: str, names: Sequence[str]) -> str:
+def choose(kind: str, name: str, names: Sequence[str]) -> str:
     """The name itself if it is one of `names`; else a UsageError with the likely and the possible ones."""
     if name in names:
         return name
@@ -72,23 +74,139 @@ def _choose(kind: str, name: str, names: Sequence[str]) -> str:
 # ── scenarios ────────────────────────────────────────────────────────────────────────────────────
 
 
-def scenarios(command: str) -> dict[str, Scenario]:
-    """The scenarios of a command by name, in the order in which they run."""
+@overload
+def scenarios(command: Literal["overflow"]) -> dict[str, Scenario]: ...
+@overload
+def scenarios(command: Literal["chaos"]) -> dict[str, ChaosScenario]: ...
+@overload
+def scenarios(command: str) -> dict[str, Scenario] | dict[str, ChaosScenario]: ...
+def scenarios(command: str) -> Any:
+    """The scenarios of a command by name, in the order in which they run; `chaos` has ChaosScenarios."""
     package = f"contextlab.scenarios.{command}"
     modules: dict[str, ModuleType] = {}
     for module in _modules(package, package):
-        if isinstance(scenario := getattr(module, "SCENARIO", None), Scenario):
+        if isinstance(scenario := getattr(module, "SCENARIO", None), Scenario | ChaosScenario):
             _claim(modules, scenario.name, module, "scenario")
-    found: list[Scenario] = [module.SCENARIO for module in modules.values()]
+    found: list[Scenario | ChaosScenario] = [module.SCENARIO for module in modules.values()]
     return {scenario.name: scenario for scenario in sorted(found, key=lambda scenario: (scenario.order, scenario.name))}
 
 
-def choose_scenarios(command: str, names: Sequence[str]) -> list[Scenario]:
+@overload
+def choose_scenarios(command: Literal["overflow"], names: Sequence[str]) -> list[Scenario]: ...
+@overload
+def choose_scenarios(command: Literal["chaos"], names: Sequence[str]) -> list[ChaosScenario]: ...
+@overload
+def choose_scenarios(command: str, names: Sequence[str]) -> list[Scenario] | list[ChaosScenario]: ...
+def choose_scenarios(command: str, names: Sequence[str]) -> Any:
     """The scenarios asked for, in running order; all of them where no name is given."""
     known = scenarios(command)
     for name in names:
-        _choose("scenario", name, list(known))
+        choose("scenario", name, list(known))
     return [scenario for name, scenario in known.items() if not names or name in names]
+
+
+# ── faults ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def faults() -> dict[str, type[Fault]]:
+    """The faults by name, each the class that its module calls FAULT."""
+    modules: dict[str, ModuleType] = {}
+    for module in _modules("contextlab.faults", "contextlab.faults"):
+        if isinstance(fault := getattr(module, "FAULT", None), type):
+            _claim(modules, cast("type[Fault]", fault).NAME, module, "fault")
+    return {name: modules[name].FAULT for name in sorted(modules)}
+
+
+def choose_fault(name: str) -> type[Fault]:
+    """The fault of that name."""
+    known = faults()
+    return known[choose("fault", name, list(known))]
+
+
+def fault_options(fault: type[Fault]) -> dict[str, Setting]:
+    """The options of a fault by field name; each setting has the name that the user writes (`delay_s` is `delay`)."""
+    return {
+        one.name: replace(cast("Setting", one.metadata["setting"]), name=_without_unit(one.name))
+        for one in fields(cast("Any", fault))
+        if "setting" in one.metadata
+    }
+
+
+def make_fault(placed: Placed) -> Fault:
+    """The fault itself, with its options. Raises UsageError where they contradict each other."""
+    make = cast("Callable[..., Fault]", choose_fault(placed.name))
+    return make(**placed.options)
+
+
+def parse_fault(text: str, *, start_s: float, length_s: float) -> Placed:
+    """A fault as the user writes it: `NAME[:OPTION=VALUE,…][@START[+LENGTH]]`, such as `loss:rate=15%@10s+30s`.
+
+    `start_s` and `length_s` stand where the text names none. Raises UsageError naming the value, the rule and the
+    choices; the options are checked as the settings of a target are.
+    """
+    what, at, when = text.partition("@")
+    name, _, words = what.strip().partition(":")
+    options = fault_options(choose_fault(name.strip()))
+    given: dict[str, Any] = {}
+    for word in (part.strip() for part in words.split(",") if part.strip()):
+        key, equals, value = word.partition("=")
+        by_name = {setting.name: field for field, setting in options.items()} | {field: field for field in options}
+        if not equals:
+            raise UsageError(
+                f"fault {text!r}: {word!r} is not of the form option=value",
+                f"{name} has: {', '.join(setting.name for setting in options.values()) or 'no options'}",
+            )
+        if key.strip() not in by_name:
+            close = get_close_matches(key.strip(), list(by_name), n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            named = ", ".join(setting.name for setting in options.values()) or "no options"
+            raise UsageError(f"fault {text!r}: {name} has no option {key.strip()!r}", f"{hint}it has: {named}")
+        field = by_name[key.strip()]
+        if field in given:
+            raise UsageError(f"fault {text!r}: {key.strip()} is given twice", "give it once")
+        given[field] = parse_setting(options[field], value.strip())
+    if at:
+        begin, plus, length = when.partition("+")
+        start_s = _seconds(text, "start", begin)
+        length_s = _seconds(text, "length", length) if plus else length_s
+    if length_s <= 0:
+        raise UsageError(f"fault {text!r}: a length of {length_s:g} s does nothing", "for example @10s+30s")
+    placed = Placed(name=name.strip(), start_s=start_s, length_s=length_s, options=given)
+    make_fault(placed)
+    return placed
+
+
+def shown_fault(placed: Placed) -> str:
+    """A placed fault as `parse_fault` reads it."""
+    known = faults()
+    options = fault_options(known[placed.name]) if placed.name in known else {}
+    words = [
+        f"{options[field].name if field in options else field}={_shown_option(options.get(field), value)}"
+        for field, value in placed.options.items()
+    ]
+    when = f"@{quantities.shown_seconds(placed.start_s)}+{quantities.shown_seconds(placed.length_s)}"
+    return placed.name + (f":{','.join(words)}" if words else "") + when
+
+
+def _shown_option(setting: Setting | None, value: object) -> str:
+    if setting is not None and setting.kind in quantities.PARSERS and isinstance(value, int | float):
+        return quantities.shown(setting.kind, value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _seconds(text: str, what: str, words: str) -> float:
+    try:
+        return quantities.duration(words)
+    except ValueError as error:
+        raise UsageError(f"fault {text!r}: its {what} {words!r} must be {error}", "for example @10s+30s") from None
+
+
+def _without_unit(field: str) -> str:
+    """The name by which a user calls a field."""
+    for unit in ("_bytes_per_s", "_per_s", "_bytes", "_s"):
+        if field.endswith(unit):
+            return field.removesuffix(unit)
+    return field
 
 
 # ── targets ──────────────────────────────────────────────────────────────────────────────────────
@@ -155,7 +273,7 @@ def parse_target(text: str, assignments: Sequence[str] = (), *, at: str | None =
         name, equals, value = assignment.partition("=")
         if not equals:
             raise UsageError(f"--set {assignment!r}: not of the form name=value", f"names: {', '.join(declared)}")
-        setting = declared[_choose("setting", name, list(declared))]
+        setting = declared[choose("setting", name, list(declared))]
         values[setting.name] = parse_setting(setting, value)
     return replace(preset, settings=values, url=at)
 
@@ -173,6 +291,9 @@ def parse_setting(setting: Setting, text: str) -> int | bool | float | str | Non
         elif setting.kind == "float":
             rule = "a number"
             value = float(text)
+        elif setting.kind in quantities.PARSERS:
+            rule = _rule_of(setting.kind)
+            value = quantities.PARSERS[setting.kind](text)
         else:
             value = text
     except (ValueError, KeyError):
@@ -185,6 +306,15 @@ def parse_setting(setting: Setting, text: str) -> int | bool | float | str | Non
     if setting.choices and value not in setting.choices:
         raise UsageError(f"{setting.name}={text!r}: must be one of {', '.join(setting.choices)}", setting.help)
     return value
+
+
+def _rule_of(kind: str) -> str:
+    """What a quantity of this kind looks like, in the words of its parser."""
+    try:
+        quantities.PARSERS[kind]("")
+    except ValueError as error:
+        return str(error)
+    return kind
 
 
 def _range(setting: Setting) -> str:
@@ -236,7 +366,7 @@ def writers() -> dict[str, Writer]:
 def choose_writer(name: str) -> Writer:
     """The writer of that name."""
     known = writers()
-    return known[_choose("format", name, list(known))]
+    return known[choose("format", name, list(known))]
 
 
 def shown_settings(settings: Settings) -> str:

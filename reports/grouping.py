@@ -26,6 +26,19 @@ Cells = Mapping[str, Mapping[Outcome, Mapping[Verdict, int]]]
 """Scenario → outcome → verdict → number of probes; scenarios in the order in which they ran."""
 
 
+def noun(run: Run) -> str:
+    """What a probe of the run is called: `chaos` makes experiments."""
+    return "experiment" if run.header.get("command") == "chaos" else "probe"
+
+
+def begun(run: Run) -> tuple[Place, ...]:
+    """The probes and experiments that began, in the order in which they did."""
+    told = run.records if noun(run) == "experiment" else ()
+    experiments = (record for record in told if record.get("kind") == "experiment")
+    places = ((str(record.get("scenario", "")), str(record.get("probe", ""))) for record in experiments)
+    return tuple(dict.fromkeys((*run.probes, *places)))
+
+
 def findings(run: Run) -> tuple[Finding, ...]:
     """The run's findings, and an UNKNOWN one for each probe that nobody came to judge."""
     judged = {place(finding) for finding in run.findings}
@@ -36,9 +49,9 @@ def findings(run: Run) -> tuple[Finding, ...]:
             outcome=Outcome.UNKNOWN,
             verdict=Verdict.UNKNOWN,
             layer=Layer.ENGINE,
-            why="the run ended before this probe was judged",
+            why=f"the run ended before this {noun(run)} was judged",
         )
-        for scenario, probe in run.probes
+        for scenario, probe in begun(run)
         if (scenario, probe) not in judged
     )
     return (*run.findings, *unjudged)
@@ -195,4 +208,4 @@ def tally(run: Run) -> Counter[Verdict]:
 
 def num_probes(run: Run) -> str:
     """`41 probes`, of those that got a verdict."""
-    return num(len(verdicts(run)), "probe")
+    return num(len(verdicts(run)), noun(run))

@@ -1,20 +1,25 @@
 """The verdict of a run in one word and one sentence, as a person would say it; pure.
 
-Only `overflow` claims something about the window. Every other command, also one that is not known
-here, is told in words that hold whatever it did.
+Only `overflow` claims something about the window, and only `chaos` about faults. Every other command, also one that
+is not known here, is told in words that hold whatever it did.
 """
 
 from __future__ import annotations
 
 from contextlab.model import Outcome, Run, Verdict
 from contextlab.reports import grouping, summary
-from contextlab.reports.wording import clean, listed
+from contextlab.reports.chaos_words import EMULATED, fault_words, is_emulated, load_words
+from contextlab.reports.wording import clean, listed, quote
 
 _HELD = {
     Outcome.OK: "prompts are answered and read whole",
     Outcome.REJECTED: "too much is refused clearly",
     Outcome.CAPPED: "replies end at it and say so",
 }
+
+
+MAX_NAMED = 3
+"""So many faults stand in the sentence, and how many more there are."""
 
 
 def word(run: Run) -> str:
@@ -36,6 +41,8 @@ def sentence(run: Run) -> str:
             return f"{_saying(run, 'breaks', 'failed')}: {failed or _reason(run)}"
         case "HELD" if summary.command(run) == "overflow":
             return f"{_saying(run, 'holds', 'held')}: {_held(run)}"
+        case "HELD" if summary.command(run) == "chaos":
+            return f"{_saying(run, 'holds', 'held')}: {_bounds(run) or names(run, Verdict.PASS)}"
         case "HELD":
             return f"{_saying(run, 'holds', 'held')}: {names(run, Verdict.PASS)}"
     if run.end is None:
@@ -43,6 +50,8 @@ def sentence(run: Run) -> str:
     if not grouping.findings(run):
         return f"{what}: nothing was measured"
     where = f" {_where(run)}" if summary.command(run) == "overflow" else ""
+    if (experiments := _under(run, Verdict.UNKNOWN)) and len(grouping.verdicts(run)) == 1:
+        return f"whether {what} holds {experiments} could not be told: {_first_reason(run)}"
     if unknown := grouping.tally(run)[Verdict.UNKNOWN]:
         return f"{unknown} of {grouping.num_probes(run)} of {what}{where} could not be told"
     return f"{what}{where}: {_reason(run) or 'no verdict is on record'}"
@@ -66,11 +75,33 @@ def _saying(run: Run, at_the_window: str, anyhow: str) -> str:
     match summary.command(run):
         case "overflow":
             return f"{what} {at_the_window} {_where(run)}"
+        case "chaos" if under := _under(run, Verdict.FAIL if anyhow == "failed" else Verdict.PASS):
+            return f"{what} {at_the_window} {under}"
         case "replay":
             places = [f"{scenario}/{probe}" for scenario, probe in grouping.verdicts(run)]
             probe = clean(places[0]) if len(places) == 1 else grouping.num_probes(run)
             return f"{probe} of {what}, repeated"
     return f"{what} {anyhow}"
+
+
+def _under(run: Run, wanted: Verdict) -> str:
+    """`under loss 15%, loss 20%`: the faults, or loads, of the experiments with that verdict; "" if there are none."""
+    verdicts, said = grouping.verdicts(run), []
+    for place, (experiment, path) in summary.experiments(run).items():
+        if verdicts.get(place) is wanted:
+            words = [fault_words(fault, 1) for fault in experiment.faults] or [load_words(experiment.load)]
+            said.append(" with ".join(words) + (f" ({EMULATED})" if is_emulated(path) else ""))
+    return f"under {listed(list(dict.fromkeys(said)), MAX_NAMED)}" if said else ""
+
+
+def _bounds(run: Run) -> str:
+    """The bounds that held, where every experiment had the same."""
+    found = {tuple(bound.text for bound in made.hypothesis) for made, _ in summary.experiments(run).values()}
+    return listed(found.pop()) if len(found) == 1 else ""
+
+
+def _first_reason(run: Run) -> str:
+    return next(quote(finding.why) for finding in grouping.findings(run) if finding.verdict is Verdict.UNKNOWN)
 
 
 def _where(run: Run) -> str:

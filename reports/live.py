@@ -5,6 +5,7 @@
 A listener of the lab, on standard error. It only looks: it writes no record, judges nothing, and what
 goes wrong here ends the display, never the run. The display draws itself in a thread of its own, so
 that a probe in which nothing happens is still seen to take time, and a record costs no drawing.
+A chaos experiment has more to show while it runs: `chaos_live`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from rich.live import Live as Display
 from rich.text import Text
 
 from contextlab.model import Outcome, Verdict
-from contextlab.reports.layout import grid
+from contextlab.reports.chaos_live import Scope
+from contextlab.reports.layout import grid, labelled
 from contextlab.reports.wording import COLOURS, MARKS, clean, clock, encodable, num
 
 DRAWS_PER_S = 8
@@ -30,8 +32,14 @@ HEARTBEAT_S = 15.0
 """A log that has heard nothing for this long is told, with the next record, what is running."""
 
 
+TICK_S = 0.1
+"""Samples that come closer to each other than this do not each move the time."""
+
 MAX_RUN_S = 1e9
 """A record from later than this is no clock of ours."""
+
+_ARM_INDENT = 3
+"""Where the lines of an experiment begin, under what stands beside the mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +48,11 @@ class Progress:
 
     `num_probes`: probes foreseen in this scenario, None where the record does not say; `num_later`: in those after it.
     `spent_s`: what each finished probe took; `num_done_here` of them belong to this scenario.
-    `others`: findings that do not pass, counted by verdict and outcome.
+    `others`: findings that do not pass, counted by verdict and outcome. `noun`: what a probe is called.
     """
 
     at_s: float = 0.0
+    noun: str = "probe"
     text: str = ""
     scenario: str = ""
     about: str = ""
@@ -69,7 +78,10 @@ class Progress:
                 return replace(now._nothing_running(), **_scenario(record))
             case "probe":
                 return replace(now, probe=_probe_name(record), probe_began_s=now.at_s, text="")
-            case "observed" if now.probe:
+            case "experiment":
+                named = replace(now, noun="experiment", probe=_probe_name(record))
+                return replace(named, probe_began_s=now.at_s, text="")
+            case "observed" | "trial" if now.probe:
                 spent_s = (*now.spent_s, now.at_s - now.probe_began_s)
                 num_done_here = now.num_done_here + 1
                 return replace(now, probe="", spent_s=spent_s, num_done=now.num_done + 1, num_done_here=num_done_here)
@@ -124,27 +136,37 @@ def _probe_name(record: Mapping[str, Any]) -> str:
 # ── what is shown ────────────────────────────────────────────────────────────────────────────────
 
 
-def view(progress: Progress, now_s: float, width: int) -> Text:
-    """The display: what is running, for how long and how much longer, and what was found so far."""
+def view(progress: Progress, now_s: float, width: int, scope: Scope | None = None) -> Text:
+    """The display: what is running, for how long and how much longer, and what was found so far.
+
+    `scope`: the chaos experiment that runs; its arm stands below.
+    """
     doing = [clean(part) for part in (progress.scenario, progress.probe, progress.text) if part] or ["starting"]
+    running = scope if scope is not None and progress.probe else None
+    if running is not None and running.arm:
+        doing.append(running.title(now_s))
     lines = [
         Text(" · ").join([Text(doing[0], "bold"), *map(Text, doing[1:])]),
         Text(" · ".join([clock(now_s), *_counts(progress, now_s)]), "dim"),
         _found(progress),
     ]
     marks = [Text("▸", "bold"), Text(), Text()]
-    return Text("\n").join(grid([row for row in zip(marks, lines, strict=True) if row[1]], width))
+    shown = grid([row for row in zip(marks, lines, strict=True) if row[1]], width)
+    if running is not None:
+        shown += labelled(Text(), running.lines(now_s, width - _ARM_INDENT), _ARM_INDENT)
+    return Text("\n").join(shown)
 
 
-def heartbeat(progress: Progress, now_s: float) -> str:
+def heartbeat(progress: Progress, now_s: float, scope: Scope | None = None) -> str:
     """The same in one line of a log."""
+    arm = scope.heartbeat(now_s) if scope is not None and progress.probe else ""
     running = "/".join(part for part in (progress.scenario, progress.probe) if part)
     doing = ": ".join(clean(part) for part in (running, progress.text) if part) or "starting"
-    return ", ".join(part for part in (doing, *_counts(progress, now_s), _found(progress).plain) if part)
+    return ", ".join(part for part in (doing, arm, *_counts(progress, now_s), _found(progress).plain) if part)
 
 
 def _counts(progress: Progress, now_s: float) -> list[str]:
-    counts = [f"{num(progress.num_done, 'probe')} done"]
+    counts = [f"{num(progress.num_done, progress.noun)} done"]
     if progress.num_probes is not None:
         counts.append(f"{min(progress.num_done_here, progress.num_probes)} of {progress.num_probes} in this scenario")
     left_s = round(progress.left_s(now_s) or 0.0)
@@ -169,12 +191,13 @@ def _found(progress: Progress) -> Text:
 class Live:
     """A context manager that is called with each record as it is made.
 
-    On a terminal it shows a display that is gone when the run ends; on any other stream, a line a
-    scenario and at most one heartbeat every 15 s of the run. `quiet` shows nothing at all.
+    On a terminal it shows a display that is gone when the run ends; on any other stream, a line a scenario, a line for
+    each arm and fault of an experiment, and at most one heartbeat every 15 s of the run. `quiet` shows nothing at all.
     """
 
     def __init__(self, stream: TextIO, *, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         self._progress = Progress()
+        self._scope: Scope | None = None
         self._now = now
         self._heard = now()
         self._spoke_s = 0.0
@@ -200,22 +223,32 @@ class Live:
     def __call__(self, record: Mapping[str, Any]) -> None:
         """Take in one record. Draws nothing on a terminal, and writes at most one line elsewhere."""
         elapsed_s = self._elapsed_s()
+        event = ""
+        if self._scope is not None:
+            event = self._scope.take(record)
+            at_s = record.get("at_s", elapsed_s)
+            if record.get("kind") == "sample" and isinstance(at_s, float) and at_s - self._progress.at_s < TICK_S:
+                return  # one of thousands: time goes on without it
         self._progress = self._progress.after({"at_s": elapsed_s, **record})
         self._heard = self._now()
+        if record.get("kind") == "experiment":
+            self._scope = Scope(record)
         if self._display is None:
-            self._say(record.get("kind") == "scenario")
+            self._say(record.get("kind") == "scenario", event)
 
     def _elapsed_s(self) -> float:
         """Time since the run began: that of the last record, and what went by since it came."""
         return self._progress.at_s + self._now() - self._heard
 
-    def _say(self, begins: bool) -> None:
-        """Write the line of a scenario that begins, or a heartbeat where one is due."""
+    def _say(self, begins: bool, event: str) -> None:
+        """Write the line of a scenario that begins, of an arm or a fault, or a heartbeat where one is due."""
         seen = self._progress
         if begins:
             line = ": ".join(clean(part) for part in (seen.scenario, seen.about) if part)
+        elif event:
+            line = f"{clean(seen.scenario)}/{clean(seen.probe)}: {event}"
         elif seen.at_s - self._spoke_s >= HEARTBEAT_S:
-            line = heartbeat(seen, seen.at_s)
+            line = heartbeat(seen, seen.at_s, self._scope)
         else:
             return
         self._spoke_s = seen.at_s
@@ -229,7 +262,7 @@ class Live:
     def _new_display(self) -> Display:
         return Display(
             console=self._console,
-            get_renderable=lambda: view(self._progress, self._elapsed_s(), self._console.width),
+            get_renderable=lambda: view(self._progress, self._elapsed_s(), self._console.width, self._scope),
             refresh_per_second=DRAWS_PER_S,
             vertical_overflow="crop",
             transient=True,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import grouping, headline, summary
+from contextlab.reports import chaos, grouping, headline, summary
 from contextlab.reports.grouping import Group
 from contextlab.reports.wording import (
     COUNTED_AS,
@@ -36,11 +36,15 @@ def lines(run: Run) -> Iterator[str]:
     yield from (f"note: {quote(note)}" for note in summary.notes(run))
     if tested := summary.target_facts(run):
         yield f"target: {', '.join(tested)}"
-    yield from _under(_limits(run))
-    yield from _under(_outcomes(run))
+    if summary.command(run) == "chaos":
+        for rows in chaos.lines(run):
+            yield from _under(rows)
+    else:
+        yield from _under(_limits(run))
+        yield from _under(_outcomes(run))
     for wanted in (Verdict.FAIL, Verdict.UNKNOWN):
         for group in grouping.groups(run, wanted):
-            yield from _under(_group(group))
+            yield from _under(_group(group, grouping.noun(run)))
     yield from _under(_passed(run))
     yield from _under(_skipped(run))
     yield ""
@@ -72,21 +76,21 @@ def _outcomes(run: Run) -> Iterator[str]:
         yield f"scenario: {MARKS[grouping.worst(row)]} {clean(scenario)}: {', '.join(words)}"
 
 
-def _group(group: Group) -> Iterator[str]:
-    """Findings with one cause; the number of probes stands at each reason where there are several."""
+def _group(group: Group, noun: str) -> Iterator[str]:
+    """Findings with one cause; the number of probes, called `noun`, stands at each reason where there are several."""
     finding = group.example
     yield f"{COUNTED_AS[finding.verdict]}: {finding.outcome}: {finding.outcome.value}"
     yield f"  layer: {finding.layer}"
-    yield from (f"  probes: {clean(scenario)}: {listed(probes)}" for scenario, probes in group.probes.items())
+    yield from (f"  {noun}s: {clean(scenario)}: {listed(probes)}" for scenario, probes in group.probes.items())
     for reason in group.reasons[:MAX_REASONS]:
-        count = f"{num(reason.num_probes, 'probe')}: " if len(group.reasons) > 1 else ""
+        count = f"{num(reason.num_probes, noun)}: " if len(group.reasons) > 1 else ""
         yield f"  why: {count}{quote(reason.why)}"
     if rest := unsaid(len(group.reasons)):
         yield f"  why: {rest}"
     if group.num_probes > 1:
         yield f"  example: {named(finding)}"
-    if finding.evidence:
-        yield f"  evidence: {' · '.join(' '.join(pair) for pair in pairs(finding.evidence))}"
+    if evidence := chaos.own(finding.evidence):
+        yield f"  evidence: {' · '.join(' '.join(pair) for pair in pairs(evidence))}"
     if finding.remedy:
         yield f"  remedy: {clean(finding.remedy)}"
 

@@ -10,15 +10,20 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
+import msgspec
+
+from contextlab.experiment import Experiment
 from contextlab.model import Layer, Limit, Run, Verdict
 from contextlab.reports import grouping
 from contextlab.reports.wording import COUNTED_AS, clean, listed, num, value
 
 KILLED = "the run was killed before it could finish"
 INTERRUPT_CODES = frozenset({130, 143})
-_PROBE_KINDS = frozenset({"probe", "observed"})
+_ENDS = frozenset({"observed", "trial"})
+_PROBE_KINDS = _ENDS | {"probe", "experiment"}
 
 
 # ── how it ended ─────────────────────────────────────────────────────────────────────────────────
@@ -104,6 +109,18 @@ def target_facts(run: Run) -> list[str]:
     known = run.knowledge
     said = _said([target(run), *([f"{known.flavour} {known.version}", known.model] if known else [])])
     return list(dict.fromkeys(said))
+
+
+def experiments(run: Run) -> dict[tuple[str, str], tuple[Experiment, str]]:
+    """The chaos experiments that began and the path that each took; one that cannot be read is left out."""
+    found: dict[tuple[str, str], tuple[Experiment, str]] = {}
+    for record in run.records:
+        if record.get("kind") == "experiment":
+            with suppress(msgspec.ValidationError, KeyError):
+                made = msgspec.convert(record["experiment"], Experiment)
+                place = (str(record.get("scenario", "")), str(record.get("probe", "")))
+                found[place] = (made, str(record.get("path", "")))
+    return found
 
 
 def window(run: Run) -> int | None:
@@ -194,7 +211,12 @@ def command_line(run: Run) -> list[str]:
 
 
 def next_command(run: Run) -> list[str]:
-    """The one command worth running next, in shell words: repeat the worst probe, run again, or read it all."""
+    """The one command worth running next, in shell words: repeat the worst probe, run again, or read it all.
+
+    A chaos run is repeated whole: equal seeds give equal plans and faults.
+    """
+    if command(run) == "chaos" and verdict(run) is not Verdict.PASS and (again := command_line(run)):
+        return again
     for wanted in (Verdict.FAIL, Verdict.UNKNOWN):
         for group in grouping.groups(run, wanted):
             if group.example in run.findings:
@@ -250,7 +272,7 @@ def _mapping(thing: object) -> Mapping[str, Any]:
 
 
 def _running(record: Mapping[str, Any]) -> str:
-    if record["kind"] == "observed":
+    if record["kind"] in _ENDS:
         return ""
     probe = record.get("probe")
     name = probe.get("name", "") if isinstance(probe, Mapping) else probe

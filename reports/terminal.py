@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import grouping, headline, plain, summary
+from contextlab.reports import chaos, grouping, headline, plain, summary
 from contextlab.reports.grouping import Group
 from contextlab.reports.layout import GAP, MARK_CELLS, command, flowing, grid, labelled, wrapped
 from contextlab.reports.matrix import matrix
@@ -66,8 +66,12 @@ def _painted(run: Run, console: Console) -> str:
 def _lines(run: Run, width: int) -> Iterator[Text]:
     prose = min(width, MAX_PROSE)
     yield from _verdict(run, prose)
-    yield from _section("limits", _limits(run, prose))
-    yield from _section("outcomes", matrix(grouping.cells(run), width))
+    if summary.command(run) == "chaos":
+        for title, part in chaos.sections(run, width, prose):
+            yield from _section(title, part)
+    else:
+        yield from _section("limits", _limits(run, prose))
+        yield from _section("outcomes", matrix(grouping.cells(run), width))
     yield from _section("failed", _groups(run, Verdict.FAIL, prose))
     yield from _section("unknown", _groups(run, Verdict.UNKNOWN, prose))
     yield from _section("passed", _passed(run, prose))
@@ -163,7 +167,7 @@ def _reasons(group: Group, width: int) -> list[Text]:
 
 def _evidence(group: Group) -> list[Text]:
     """The example's place where it is one of several, then its numbers and words."""
-    found = pairs(group.example.evidence, beside=group.example.why)
+    found = pairs(chaos.own(group.example.evidence), beside=group.example.why)
     shown = [Text.assemble((name, "dim"), f" {thing}") for name, thing in found]
     return [Text(f"of {named(group.example)}"), *shown] if shown and group.num_probes > 1 else shown
 
@@ -194,7 +198,8 @@ def _skipped(run: Run, width: int) -> list[Text]:
     for (scenario, reason), probes in grouping.skipped(run).items():
         name = clean(scenario)
         if probes:
-            name = f"{name}/{clean(probes[0])}" if len(probes) == 1 else f"{num(len(probes), 'probe')} of {name}"
+            several = f"{num(len(probes), grouping.noun(run))} of {name}"
+            name = f"{name}/{clean(probes[0])}" if len(probes) == 1 else several
         by_reason.setdefault(reason, []).append(name)
     rows = [_row("", ", ".join(names), quote(reason)) for reason, names in by_reason.items()]
     return grid(rows, width, marks=[Text("  –")] * len(rows))

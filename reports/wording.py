@@ -26,7 +26,22 @@ MAX_QUOTE_CHARS = 600
 MAX_REASONS = 3
 """Different reasons given for one outcome before the rest are counted."""
 
-_ASCII = str.maketrans({"✓": "+", "✗": "x", "·": "-", "│": "|", "▸": ">", "×": "x", "—": "-", "–": "-"})
+_ASCII = str.maketrans(
+    {
+        "✓": "+",
+        "✗": "x",
+        "·": "-",
+        "│": "|",
+        "▸": ">",
+        "×": "x",
+        "—": "-",
+        "–": "-",
+        "−": "-",
+        "→": ">",
+        "∞": "inf",
+        **dict(zip("▁▂▃▄▅▆▇█─░▒▓", "_.-~=+*#-:%#", strict=True)),
+    }
+)
 
 
 def clean(text: str) -> str:

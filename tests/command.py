@@ -63,6 +63,11 @@ class Running:
             preexec_fn=before,
         )
 
+    @property
+    def pid(self) -> int:
+        """Process id of the command."""
+        return self._process.pid
+
     def ended(self, timeout_s: float = 60.0) -> Ran:
         """Its end. Fails where it hangs, shows a traceback, or leaves a process."""
         try:

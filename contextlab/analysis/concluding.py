@@ -6,10 +6,23 @@ A finding never hides: not behind a judge that raises, not behind another exit c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from contextlab.analysis.judging import FINAL, aftermath_evidence, common
 from contextlab.analysis.remedies import remedy
-from contextlab.model import REFUSES, Finding, Judgement, Observation, Outcome, Policy, Probe, Scenario, Verdict
+from contextlab.experiment import Experiment
+from contextlab.model import (
+    REFUSES,
+    Finding,
+    Judgement,
+    Knowledge,
+    Observation,
+    Outcome,
+    Policy,
+    Probe,
+    Scenario,
+    Verdict,
+)
 
 
 def judge(scenario: Scenario, probe: Probe, seen: Observation) -> list[Judgement]:
@@ -37,24 +50,38 @@ def judge(scenario: Scenario, probe: Probe, seen: Observation) -> list[Judgement
 
 def finding_of(scenario: Scenario, probe: Probe, judgement: Judgement, seen: Observation, policy: Policy) -> Finding:
     """A judgement in its place: its verdict under the policy, and what to change if it needs changing."""
-    verdict = policy.verdict(judgement.outcome, probe.allowed)
+    found = _finding(scenario.name, probe.name, probe.allowed, judgement, seen.knowledge, policy)
+    return replace(found, evidence={**found.evidence, **aftermath_evidence(seen)})
+
+
+def chaos_finding(
+    scenario: str, experiment: Experiment, judgement: Judgement, known: Knowledge, policy: Policy
+) -> Finding:
+    """The same of a judgement of a chaos experiment."""
+    return _finding(scenario, experiment.name, experiment.allowed, judgement, known, policy)
+
+
+def _finding(
+    scenario: str, probe: str, allowed: frozenset[Outcome], judgement: Judgement, known: Knowledge, policy: Policy
+) -> Finding:
+    verdict = policy.verdict(judgement.outcome, allowed)
     advice = ""
     if verdict is not Verdict.PASS or judgement.outcome in REFUSES:
         advice = remedy(
             judgement.outcome,
-            flavour=seen.knowledge.flavour,
-            scenario=scenario.name,
+            flavour=known.flavour,
+            scenario=scenario,
             layer=judgement.layer,
             evidence=judgement.evidence,
         )
     return Finding(
-        scenario=scenario.name,
-        probe=probe.name,
+        scenario=scenario,
+        probe=probe,
         outcome=judgement.outcome,
         verdict=verdict,
         layer=judgement.layer,
         why=judgement.why,
-        evidence={**judgement.evidence, **aftermath_evidence(seen)},
+        evidence=judgement.evidence,
         remedy=advice,
     )
 
@@ -72,7 +99,8 @@ def conclude(findings: Sequence[Finding], reasons: Mapping[int, str]) -> tuple[V
         names = ", ".join(outcome.name for outcome in sorted({finding.outcome for finding in failed}))
         every[1] = f"{count(len(failed), 'finding')} not allowed: {names}"
     if unknown:
-        every[3] = f"{count(len(unknown), 'probe')} whose outcome could not be told"
+        places = {(finding.scenario, finding.probe) for finding in unknown}
+        every[3] = f"{count(len(places), 'probe')} whose outcome could not be told"
     if not findings and not reasons:
         every[5] = "nothing was measured"
     weight = [130, 143, 2, 6, 70, 1, 4, 5, 3]

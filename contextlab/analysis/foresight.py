@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from contextlab.experiment import ChaosScenario
 from contextlab.model import Knowledge, Layer, Limit, Observation, Plan, Probe, Scenario, Skip, UnableError
 
 PATIENCE_FLOOR_S, PATIENCE_RATIO = 10.0, 6.0
@@ -22,7 +23,7 @@ LACKS = {
 """Why a scenario is skipped, by the power that it needs."""
 
 
-def lack(scenario: Scenario, known: Knowledge) -> str:
+def lack(scenario: Scenario | ChaosScenario, known: Knowledge) -> str:
     """Why a target cannot run a scenario; "" where it can."""
     missing = [need for need in scenario.needs if need not in known.powers]
     return LACKS.get(missing[0], f"the target lacks {', '.join(missing)}") if missing else ""

@@ -81,6 +81,18 @@ REMEDIES: dict[tuple[str, Outcome, str], str] = {
         "Accept a stream only with its finish_reason and [DONE], and retry one without; "
         "then look in the server's log for what ended it, and at the timeouts of proxies in between."
     ),
+    (ANY, Outcome.STREAM_DAMAGED, ""): (
+        "Accept a stream only with its finish_reason, [DONE] and valid JSON, and start it over where one is missing, "
+        "without joining the pieces; look between client and engine for a proxy that buffers, retries or cuts."
+    ),
+    (ANY, Outcome.BOUND_BROKEN, ""): (
+        "Read which bound broke and in which phase: for errors set timeouts above the longest wait that TCP's repeats "
+        "make, for latency and backlog send less at once or refuse early; or correct the bound."
+    ),
+    (ANY, Outcome.NOT_RECOVERED, ""): (
+        "Bound the queue in front of the server and let requests expire in it, so that old work does not keep new work "
+        "waiting after the fault; see that clients back off and reconnect."
+    ),
     (ANY, Outcome.DEGRADED, ""): (
         "Stay below the size from which answers got worse, or run fewer requests at once, "
         "until the same request answers the same."
@@ -166,6 +178,14 @@ REMEDIES: dict[tuple[str, Outcome, str], str] = {
         "Start with --no-kv-unified, or -c of at least slots × window; the KV pool ran out in mid-stream. "
         "For a server that contextlab starts: --set kv_unified=false."
     ),
+    ("llama-server", Outcome.BOUND_BROKEN, ""): (
+        "Give the server as many --parallel slots as streams must run at once (-c is divided by them), leave --threads "
+        "below the number of free cores, and send less than it decodes."
+    ),
+    ("llama-server", Outcome.NOT_RECOVERED, ""): (
+        "Look at /slots for work of clients that left, and bound every reply with max_tokens or --predict: "
+        "requests wait in a queue without an end, so refuse them in front of it."
+    ),
     ("llama-server", Outcome.DEGRADED, ""): (
         "Use --no-kv-unified and fewer --parallel slots so that requests do not share KV cells, "
         "and keep --context-shift off."
@@ -218,6 +238,14 @@ REMEDIES: dict[tuple[str, Outcome, str], str] = {
     ("vllm", Outcome.EMPTY, ""): (
         "Keep prompts below --max-model-len and the KV cache's size: the V0 scheduler ignores larger ones with an "
         "empty success. Update to a version with the V1 engine."
+    ),
+    ("vllm", Outcome.BOUND_BROKEN, ""): (
+        "Compare vllm:num_requests_waiting with num_requests_running: raise --max-num-seqs if the KV cache has room, "
+        "lower --max-num-batched-tokens where long prompts hold streams up, or send less."
+    ),
+    ("vllm", Outcome.NOT_RECOVERED, ""): (
+        "Watch vllm:num_requests_waiting go down after the fault: if it does not, refuse requests in front of the "
+        "server while it is high, and see that those of clients that left are aborted."
     ),
     ("vllm", Outcome.DEGRADED, ""): (
         "Lower --max-num-seqs or --max-model-len, or raise --gpu-memory-utilization, until vllm:num_preemptions stays "
@@ -274,6 +302,14 @@ REMEDIES: dict[tuple[str, Outcome, str], str] = {
     ("sglang", Outcome.REJECTED_BADLY, ""): (
         "Read the stream's chunks for an error object: with stream=true the refusal may come inside a 200. "
         "Count tokens in front of the server."
+    ),
+    ("sglang", Outcome.BOUND_BROKEN, ""): (
+        "Bound the queue with --max-queued-requests, and raise --max-running-requests only where --mem-fraction-static "
+        "leaves room for it; a smaller --chunked-prefill-size keeps streams moving."
+    ),
+    ("sglang", Outcome.NOT_RECOVERED, ""): (
+        "Bound the queue with --max-queued-requests so that old requests do not outlive the fault, "
+        "and see that the token usage goes back to what it was."
     ),
     ("sglang", Outcome.DEGRADED, ""): (
         "Raise --schedule-conservativeness or --mem-fraction-static, or lower --max-running-requests, until requests "
@@ -335,6 +371,10 @@ REMEDIES: dict[tuple[str, Outcome, str], str] = {
     ("ollama", Outcome.RUNAWAY, ""): (
         "Set options.num_predict (num_predict in the Modelfile, max_tokens on /v1) and send shift:false: "
         "by default a reply may slide through ten windows."
+    ),
+    ("ollama", Outcome.BOUND_BROKEN, ""): (
+        "Raise OLLAMA_NUM_PARALLEL as far as the memory allows, and lower OLLAMA_MAX_QUEUE so that what cannot be "
+        "served soon is refused with 503."
     ),
     ("ollama", Outcome.NEIGHBOUR_ABORTED, ""): (
         "Lower OLLAMA_NUM_PARALLEL, or lower num_ctx so that num_ctx × parallel requests fit the memory."

@@ -42,6 +42,12 @@ def trials(records: Iterable[Record], knowledge: Knowledge | None) -> dict[Place
                     "experiment": msgspec.convert(record["experiment"], Experiment),
                     "path": str(record.get("path", "")),
                 }
+            case "arm" if record.get(
+                "of"
+            ):  # an earlier experiment of the scenario made it, with the same load and path
+                shared = arms.get((place[0], str(record["of"]), str(record["arm"])))
+                if shared is not None:
+                    arms[(*place, str(record["arm"]))] = shared
             case "arm":
                 arms[(*place, str(record["arm"]))] = {"name": str(record["arm"]), "length_s": 0.0}
             case "sample" if arm is not None:
@@ -63,22 +69,39 @@ def trials(records: Iterable[Record], knowledge: Knowledge | None) -> dict[Place
                 )
                 begun[place]["measured"] = dict(record.get("measured", {}))
     return {
-        place: Trial(knowledge=known, control=_arm(arms, place, CONTROL), fault=_arm(arms, place, FAULT), **fields)
+        place: Trial(
+            knowledge=known,
+            control=_arm(arms, place, CONTROL, fields["experiment"]),
+            fault=_arm(arms, place, FAULT, fields["experiment"]),
+            **fields,
+        )
         for place, fields in begun.items()
     }
+
+
+def counted(experiment: Experiment, samples: Iterable[Sample]) -> tuple[tuple[Sample, ...], tuple[Sample, ...]]:
+    """(those that count, those of an extra load that does not), each in the order of their indices."""
+    everything = sorted(samples, key=lambda sample: sample.index)
+    if experiment.extra is None or experiment.extra.counts:
+        return tuple(everything), ()
+    num_main = len(experiment.load.mix)
+    main = tuple(sample for sample in everything if sample.mixed < num_main)
+    return main, tuple(sample for sample in everything if sample.mixed >= num_main)
 
 
 def _add(arm: dict[str, Any], name: str, thing: object) -> None:
     arm.setdefault(name, []).append(thing)
 
 
-def _arm(arms: Mapping[tuple[str, str, str], dict[str, Any]], place: Place, name: str) -> Arm | None:
+def _arm(
+    arms: Mapping[tuple[str, str, str], dict[str, Any]], place: Place, name: str, experiment: Experiment
+) -> Arm | None:
     fields = arms.get((*place, name))
     if fields is None:
         return None
     lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
     samples: tuple[Sample, ...] = lists.get("samples", ())
-    lists["samples"] = tuple(sorted(samples, key=lambda sample: sample.index))
+    lists["samples"], lists["uncounted"] = counted(experiment, samples)
     if not lists["length_s"]:
         lists["length_s"] = max((sample.ended_s or sample.due_s for sample in samples), default=0.0)
     return Arm(**lists)

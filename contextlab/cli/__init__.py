@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from contextlab import __version__
-from contextlab.cli import inspect, models, overflow, replay, report, scenarios
+from contextlab.cli import calibrate, chaos, faults, inspect, models, overflow, replay, report, scenarios
 from contextlab.cli.output import in_words, printing, show_error, write_failure
 from contextlab.model import ContextlabError, UsageError
 
@@ -28,10 +28,13 @@ app = typer.Typer(
     epilog="Try it: contextlab overflow smollm2",
 )
 app.command(name="overflow", rich_help_panel="Find out", epilog=overflow.EPILOG)(overflow.overflow)
+app.command(name="chaos", rich_help_panel="Find out", epilog=chaos.EPILOG)(chaos.chaos)
 app.command(name="inspect", rich_help_panel="Find out", epilog=inspect.EPILOG)(inspect.inspect)
+app.command(name="calibrate", rich_help_panel="Set up", epilog=calibrate.EPILOG)(calibrate.calibrate)
 app.command(name="replay", rich_help_panel="Find out", epilog=replay.EPILOG)(replay.replay)
 app.command(name="report", rich_help_panel="Read", epilog=report.EPILOG)(report.report)
 app.add_typer(scenarios.app, name="scenarios", rich_help_panel="Read")
+app.add_typer(faults.app, name="faults", rich_help_panel="Read")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")
 
 

@@ -28,9 +28,12 @@ def show(name: Annotated[str, typer.Argument(help="A scenario's name.")]) -> Non
     """What one scenario does, what it needs, and where it is defined."""
     from contextlab import registry
 
+    everywhere = {command: registry.scenarios(command) for command in registry.COMMANDS}
+    found = [(command, known[name]) for command, known in everywhere.items() if name in known]
+    if not found:
+        registry.choose("scenario", name, [one for known in everywhere.values() for one in known])
     with printing() as out:
-        for command in registry.COMMANDS:
-            [scenario] = registry.choose_scenarios(command, [name])
+        for command, scenario in found:
             module = sys.modules[scenario.plan.__module__]
             out.write(f"{scenario.name} ({command}): {scenario.summary}\n\n{(module.__doc__ or '').strip()}\n\n")
             out.write(f"needs:  {', '.join(scenario.needs) or 'nothing of the target'}\n")

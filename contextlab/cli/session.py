@@ -15,13 +15,14 @@ from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from contextlab import registry
 from contextlab.cli.output import in_words, printing, show_error, write_failure
 from contextlab.lab.journal import RECORD, read_run
 from contextlab.lab.run import Lab, Options
-from contextlab.model import Outcome, Policy, Run, Scenario, TargetSpec, UsageError
+from contextlab.model import Outcome, Policy, Record, Run, Scenario, TargetSpec, UsageError
 from contextlab.targets import http
 
 LOCAL_NAMES = frozenset({"localhost", "ip6-localhost"})
@@ -29,6 +30,7 @@ CONFIG_KEYS = ("allow", "fail_on")
 SMALLEST_MEMORY_BYTES = 16 << 20
 """No server, not even one of ours, starts in less."""
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
+L = TypeVar("L")
 
 
 class Session:
@@ -47,6 +49,13 @@ class Session:
         self._quiet = quiet or json
         self._runs = runs
         self._output = output
+
+    def retarget(self, target: str | None) -> None:
+        """Take the target that a plan names, where the command line names none. Raises UsageError without one."""
+        if not target:
+            raise UsageError("no target is named", 'name one, such as smollm2, or put target = "…" into the plan')
+        self.target = http.shown(target) if "://" in target else target
+        self._given = target
 
     def parse(self, assignments: Sequence[str], *, at: str | None, i_own_this: bool) -> TargetSpec:
         """The target, with its settings checked; one that is not on this machine needs the user's word."""
@@ -75,15 +84,19 @@ class Session:
 
     def choose(self, names: Sequence[str]) -> list[Scenario]:
         """The scenarios asked for."""
-        return registry.choose_scenarios(self.command, names)
+        return registry.choose_scenarios("overflow", names)
 
     def work(self, spec: TargetSpec, options: Options, run: Callable[[Lab], int]) -> Run:
         """Run something in a lab, report it, and return its record; sets `code`."""
+        return self.work_in(lambda folder, listener: Lab(spec, folder, options, listener), run)
+
+    def work_in(self, make: Callable[[Path, Callable[[Record], None]], L], run: Callable[[L], int]) -> Run:
+        """The same in a lab of another kind, which `make` opens on the run's folder and the live display."""
         from contextlab.reports.live import Live
 
         folder = self._output or new_folder(self._runs, self.command, self.target)
         with Live(sys.stderr, quiet=self._quiet) as live:
-            lab = Lab(spec=spec, folder=folder, options=options, listener=live)
+            lab = make(folder, live)
             self._folder = folder
             self.code = run(lab)
         write = registry.choose_writer("json" if self._json else "terminal")

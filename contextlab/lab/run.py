@@ -118,13 +118,20 @@ class Lab:
         An error of the user's to mend is recorded, and raised; after the first finding it is a note and a reason of
         the end instead, for what was found must not hide behind it.
         """
+
+        def every_scenario(known: Knowledge) -> None:
+            for index, scenario in enumerate(scenarios):
+                known = self._run_scenario(scenario, known, scenarios[index + 1 :])
+
+        return self._session(every_scenario)
+
+    def _session(self, work: Callable[[Knowledge], None]) -> int:
+        """Header, target, the work, end: the frame of every run; returns the exit code."""
         with self._journal:
             self._header()
             try:
                 with stoppable(), self._serving(), self._nursing():
-                    known = self._open()
-                    for index, scenario in enumerate(scenarios):
-                        known = self._run_scenario(scenario, known, scenarios[index + 1 :])
+                    work(self._open())
             except Interrupted as interrupt:
                 return self._end({128 + interrupt.number: f"stopped by {signal.Signals(interrupt.number).name}"})
             except ContextlabError as error:

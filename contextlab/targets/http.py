@@ -102,6 +102,12 @@ def check(spec: TargetSpec) -> None:
     _address(spec, _settings(spec))
 
 
+def address_of(spec: TargetSpec) -> Address:
+    """Where a target answers and what proves who asks; `url` first, where the tool started it. Raises UsageError."""
+    there = replace(spec, address=spec.url or spec.address)
+    return _address(there, _settings(there))
+
+
 def _settings(spec: TargetSpec) -> dict[str, Any]:
     given = spec.settings if spec.scheme in SCHEMES_WITH_THESE_SETTINGS else {}
     return {one.name: given.get(one.name, one.default) for one in SETTINGS}

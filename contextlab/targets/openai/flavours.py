@@ -382,6 +382,11 @@ FLAVOURS: Mapping[str, Flavour] = {
             health_path="/health/liveliness",
         ),
         Flavour(
+            name="hosted",  # a target of ours that lives in a process, behind `lab/host.py`
+            marks=lambda greeting: greeting.owned_by("contextlab-host"),
+            ignores_eos=True,
+        ),
+        Flavour(
             name="fake",
             marks=lambda greeting: greeting.owned_by("contextlab-fake"),
             ignores_eos=True,

@@ -1,0 +1,69 @@
+"""Wakes an event loop at a time, to a fraction of a millisecond and without burning CPU.
+
+asyncio's own timers count whole milliseconds (uvloop) or wait in them (epoll); a timerfd is a descriptor that becomes
+readable when its time has come, and the loop watches it like any socket. Where there is none (macOS), the loop's
+timers must do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable
+
+CLOCK_MONOTONIC = 1
+TFD_NONBLOCK, TFD_CLOEXEC, TFD_TIMER_ABSTIME = 0o4000, 0o2000000, 1
+
+
+class Alarm:
+    """Calls `ring` on the loop once after each `set`. One time at a time: a later `set` replaces an earlier one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
+        self._loop = loop
+        self._ring = ring
+        self._handle: asyncio.TimerHandle | None = None
+        self._fd = -1
+        if sys.platform == "linux":
+            import ctypes
+
+            libc = ctypes.CDLL(None, use_errno=True)
+            self._settime = libc.timerfd_settime
+            self._fd = libc.timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
+        if self._fd >= 0:
+            loop.add_reader(self._fd, self._rung)
+
+    def set(self, at_s: float) -> None:
+        """Ring at a time of `time.monotonic()`; at once if that has passed. Never early."""
+        if self._fd >= 0:
+            seconds = int(at_s)
+            when = struct.pack("qqqq", 0, 0, seconds, int((at_s - seconds) * 1e9) + 1)  # (all zero would disarm it)
+            self._settime(self._fd, TFD_TIMER_ABSTIME, when, None)
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle = self._loop.call_later(max(0.0, at_s - time.monotonic()), self._timer_rang, at_s)
+
+    def close(self) -> None:
+        """Ring no more."""
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _rung(self) -> None:
+        try:
+            os.read(self._fd, 8)
+        except BlockingIOError:  # it was set anew since it rang
+            return
+        self._ring()
+
+    def _timer_rang(self, at_s: float) -> None:
+        if time.monotonic() < at_s:  # loops round their timers
+            self.set(at_s)
+        else:
+            self._ring()

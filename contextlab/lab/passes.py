@@ -1,0 +1,378 @@
+"""The passes of one chaos experiment: each request alone, then the load without faults, then the load with them.
+
+reference (closed loop of one) ─▶ control arm ─ gate ─▶ fault arm        all over the same route, whose faults are
+                                                                         armed for the last one only
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from contextlab import registry
+from contextlab.analysis import loads
+from contextlab.analysis.arrivals import schedule
+from contextlab.analysis.steadiness import gate, live_stop
+from contextlab.analysis.trials import CONTROL, FAULT, Place, counted
+from contextlab.experiment import (
+    Arm,
+    Arrivals,
+    Due,
+    Ending,
+    Experiment,
+    GaugeSample,
+    GeneratorHealth,
+    Load,
+    Pace,
+    Placed,
+    Sample,
+    Trial,
+)
+from contextlab.lab.decisions import decisions
+from contextlab.lab.gauging import Gauging
+from contextlab.lab.journal import plain
+from contextlab.lab.link.direct import Direct
+from contextlab.lab.link.route import Route
+from contextlab.lab.load.fleet import Fleet
+from contextlab.lab.load.order import LoadOrder, Prepared
+from contextlab.lab.profile import Profiler
+from contextlab.lab.server import OwnedServer
+from contextlab.model import (
+    Knowledge,
+    ProcessEnd,
+    Request,
+    TargetSpec,
+)
+from contextlab.targets.http import PATHS, address_of, body_of
+
+REFERENCE = "reference"
+REFERENCE_TIMES = 2
+"""How often each request is sent alone, before anything else, to learn the text that it gets undisturbed."""
+HEAD_START_S = 0.3
+"""Between the last process that is ready and an arm's zero."""
+STOP_CHECK_EVERY_S = 1.0
+POLL_S = 0.1
+DEATH_WAIT_S = 1.0
+DEFAULT_TIMEOUT_S = 10.0
+MAX_VARIANTS = 6
+"""So many different undisturbed texts of one request are kept; a target with more is not deterministic at all."""
+
+
+@dataclass(slots=True)
+class SharedControl:
+    """The control arm that the experiments of a scenario share as long as load and path (`key`) stay the same."""
+
+    key: str = ""
+    experiment: str = ""
+    arm: Arm | None = None
+
+
+class Passes:
+    """The passes of one experiment over one route: reference, control, fault.
+
+    `write` appends to the record; `server` is the target's process where it is ours; `shared` holds the last control
+    of the scenario: experiments with the same load and path share it.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        known: Knowledge,
+        route: Route | Direct,
+        *,
+        place: Place,
+        spec: TargetSpec,
+        url: str,
+        server: OwnedServer | None,
+        folder: Path,
+        seed: int,
+        num_workers: int,
+        began_s: float,
+        write: Callable[..., None],
+        shared: SharedControl,
+    ) -> None:
+        self.experiment, self.known, self.route = experiment, known, route
+        self._place = {"scenario": place[0], "probe": place[1]}
+        self._spec, self._url, self._server = spec, url, server
+        self._folder, self._seed, self._num_workers, self._began_s = folder, seed, num_workers, began_s
+        self._write, self._shared = write, shared
+        self._requests = [loads.rendered(mixed.request, known) for mixed in experiment.mix]
+        self._schedule = schedule(experiment.load, seed)
+        self._extra = _extra_schedule(self._schedule, experiment, seed)
+
+    def trial(self) -> Trial:
+        """Run the passes and return what was seen; the record has it already."""
+        experiment, seed = _filled(self.experiment, self._requests), self._seed
+        path = self._path_words()
+        self._append("experiment", experiment=experiment, path=path)
+        self._append(
+            "decisions",
+            seed=seed,
+            schedule_sha256=hashlib.sha256(msgspec.json.encode(plain([*self._schedule, *self._extra]))).hexdigest(),
+            num_requests=len(self._schedule) + len(self._extra),
+            faults=decisions(experiment.faults, [*self._schedule, *self._extra], seed),
+        )
+        measured: dict[str, int | float | str] = {}
+        references = self._references()
+        control = self._control() if experiment.control else None
+        if control is not None:
+            references = _with_variants(references, control)
+        trial = Trial(
+            experiment=experiment,
+            knowledge=self.known,
+            control=control,
+            references=references,
+            path=path,
+        )
+        if gate(trial) is None:
+            profiler = Profiler(self._profiled(), experiment.load.duration_s, self._folder)
+            with profiler:
+                fault = self._pass(FAULT, self._with_extra(), experiment.faults)
+            measured |= profiler.measured()
+            trial = replace(trial, fault=fault)
+        trial = replace(trial, measured=measured)
+        self._append("trial", references=trial.references, measured=trial.measured)
+        return trial
+
+    def _profiled(self) -> int | None:
+        server = self._server
+        return server.process.pid if server is not None and self.experiment.profile else None
+
+    def _now_s(self) -> float:
+        return round(time.monotonic() - self._began_s, 6)
+
+    def _append(self, kind: str, **fields: object) -> None:
+        self._write(kind, **self._place, **fields)
+
+    def _path_words(self) -> str:
+        host, port = self.route.address
+        return f"client → {self.route.engine} {host}:{port} → target"
+
+    # ── the passes ──
+
+    def _references(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
+        """The texts that each request gets alone, one after the other."""
+        mix = range(len(self.experiment.mix if self._counts_extra() else self.experiment.load.mix))
+        dues = [
+            Due(index=index, at_s=0.0, mixed=mixed)
+            for index, mixed in enumerate(mixed for _ in range(REFERENCE_TIMES) for mixed in mix)
+        ]
+        load = replace(
+            self.experiment.load,
+            arrivals=Arrivals(pace=Pace.CLOSED, concurrency=1),
+            duration_s=len(dues) * (self.experiment.load.timeout_s or 10.0),
+        )
+        arm = self._pass(REFERENCE, [(load, dues)], watched=False, enough=len(dues))
+        return _with_variants(tuple(() for _ in self.experiment.mix), arm)
+
+    def _with_extra(self) -> list[tuple[Load, Sequence[Due]]]:
+        parts: list[tuple[Load, Sequence[Due]]] = [(self.experiment.load, self._schedule)]
+        if self.experiment.extra is not None:
+            load = self.experiment.extra.load
+            parts.append((replace(load, duration_s=self.experiment.extra.start_s + load.duration_s), self._extra))
+        return parts
+
+    def _counts_extra(self) -> bool:
+        return self.experiment.extra is not None and self.experiment.extra.counts
+
+    def _control(self) -> Arm:
+        """The pass without faults; experiments of one scenario that share load and path share it."""
+        key = msgspec.json.encode([plain(self.experiment.load), self.route.engine]).decode()
+        if self._shared.key == key and self._shared.arm is not None:
+            self._append("arm", arm=CONTROL, zero_at_s=self._now_s(), of=self._shared.experiment)
+            return self._shared.arm
+        arm = self._pass(CONTROL, [(self.experiment.load, self._schedule)])
+        self._shared.key, self._shared.experiment, self._shared.arm = key, self.experiment.name, arm
+        return arm
+
+    def _pass(
+        self,
+        name: str,
+        parts: Sequence[tuple[Load, Sequence[Due]]],
+        faults: Sequence[Placed] = (),
+        *,
+        watched: bool = True,
+        enough: int | None = None,
+    ) -> Arm:
+        """One pass of a load, or of several at once, over the route; it ends early after `enough` samples."""
+        seen = _Seen(lambda kind, **fields: self._append(kind, arm=name, **fields), most=enough)
+        dues = [due for _, part in parts for due in part]
+        moments = deque(_moments(faults))
+        stopped = ""
+        with contextlib.ExitStack() as stack:
+            fleets = [stack.enter_context(self._fleet(name, load, part)) for load, part in parts]
+            zero_s = looked_s = time.monotonic() + HEAD_START_S
+            self.route.arm(faults, zero_s)
+            self._append("arm", arm=name, zero_at_s=round(zero_s - self._began_s, 6))
+            gauging = stack.enter_context(Gauging(self._spec, self.known, zero_s, on=watched))
+            for fleet in fleets:
+                fleet.start(zero_s)
+            while any(not fleet.finished for fleet in fleets):
+                for fleet in fleets:
+                    seen.take(fleet.poll(POLL_S / len(fleets)))
+                seen.take_gauges(gauging.taken())
+                now_s = time.monotonic() - zero_s
+                while moments and moments[0][0] <= now_s:
+                    at_s, fault, on = moments.popleft()
+                    self._append("fault", arm=name, name=fault, on=on, due_s=at_s)
+                if enough is not None and len(seen.samples) >= enough:
+                    enough = None
+                    for fleet in fleets:
+                        fleet.stop()
+                if watched and not stopped and time.monotonic() - looked_s > STOP_CHECK_EVERY_S:
+                    looked_s = time.monotonic()
+                    stopped = self._must_stop(seen.samples, dues, now_s)
+                    for fleet in fleets if stopped else ():
+                        fleet.stop()
+            for fleet in fleets:
+                seen.take(fleet.poll(0.0))
+        length_s = time.monotonic() - zero_s
+        evidence = tuple(self.route.evidence()) if faults else ()
+        for one in evidence:
+            self._append("evidence", arm=name, evidence=one)
+        server = self._server_end(seen.samples)
+        self._append(
+            "arm_end",
+            arm=name,
+            length_s=round(length_s, 6),
+            stopped=stopped,
+            server=server,
+            counters=self.route.counters(),
+            link_cpu_s=round(self.route.cpu_s(), 6),
+        )
+        counting, uncounted = counted(self.experiment, seen.samples)
+        return Arm(
+            name=name,
+            length_s=length_s,
+            samples=counting,
+            uncounted=uncounted,
+            generators=tuple(seen.generators),
+            evidence=evidence,
+            gauges=tuple(gauging.samples),
+            server=server,
+            stopped=stopped,
+        )
+
+    def _fleet(self, name: str, load: Load, dues: Sequence[Due]) -> Fleet:
+        host, port = self.route.address
+        parts = urlsplit(self._url)
+        address = address_of(self._spec)
+        order = LoadOrder(
+            scheme=parts.scheme or "http",
+            host=host,
+            port=port,
+            requests=tuple(
+                Prepared(path=_path(parts.path, request.api), body=msgspec.json.encode(body_of(request, self.known)))
+                for request in self._requests
+            ),
+            headers=(("Authorization", address.authorization),) if address.authorization else (),
+            secrets=address.secrets,
+            schedule=tuple(dues),
+            concurrency=load.arrivals.concurrency if load.arrivals.pace is Pace.CLOSED else 0,
+            duration_s=load.duration_s,
+            timeout_s=load.timeout_s or DEFAULT_TIMEOUT_S,
+            kept_connections=load.kept_connections,
+            arm=name,
+        )
+        return Fleet(
+            order,
+            num_workers=self._num_workers,
+            namespace_pid=self.route.namespace_pid,
+            log=self._folder / "client.log",
+        )
+
+    def _must_stop(self, samples: Sequence[Sample], dues: Sequence[Due], now_s: float) -> str:
+        server = self._server
+        if server is not None and (end := server.process.poll()) is not None:
+            return f"the server ended: {end.signal or f'exit code {end.exit_code}'}"
+        if not self.experiment.stop:
+            return ""
+        return live_stop(self.experiment.stop, samples, dues, now_s) or ""
+
+    def _server_end(self, samples: Sequence[Sample]) -> ProcessEnd | None:
+        server = self._server
+        if server is None:
+            return None
+        lost = any(sample.ending in (Ending.RESET, Ending.REFUSED, Ending.FIN) for sample in samples[-20:])
+        return server.process.wait(DEATH_WAIT_S if lost else 0.0)
+
+
+def _extra_schedule(dues: Sequence[Due], experiment: Experiment, seed: int) -> tuple[Due, ...]:
+    """The schedule of the extra load, numbered after the main one."""
+    extra = experiment.extra
+    if extra is None:
+        return ()
+    num_main = len(experiment.load.mix)
+    return tuple(
+        Due(index=len(dues) + due.index, at_s=round(extra.start_s + due.at_s, 9), mixed=num_main + due.mixed)
+        for due in schedule(extra.load, seed + 1)
+    )
+
+
+def _filled(experiment: Experiment, requests: Sequence[Request]) -> Experiment:
+    """The experiment with its requests as they are sent."""
+    mix = [replace(mixed, request=request) for mixed, request in zip(experiment.mix, requests, strict=True)]
+    num_main = len(experiment.load.mix)
+    filled = replace(experiment, load=replace(experiment.load, mix=tuple(mix[:num_main])))
+    if filled.extra is None:
+        return filled
+    extra = replace(filled.extra, load=replace(filled.extra.load, mix=tuple(mix[num_main:])))
+    return replace(filled, extra=extra)
+
+
+def _path(base: str, api: object) -> str:
+    return base.rstrip("/").removesuffix("/v1").rstrip("/") + PATHS[api]  # type: ignore[index]
+
+
+def _moments(faults: Sequence[Placed]) -> list[tuple[float, str, bool]]:
+    """(when, which, on or off) of every fault, in the order of time."""
+    moments = [(fault.start_s, registry.shown_fault(fault), True) for fault in faults]
+    moments += [(fault.end_s, registry.shown_fault(fault), False) for fault in faults]
+    return sorted(moments)
+
+
+class _Seen:
+    """What has come in one pass; each thing is written down as it comes. Samples beyond `most` were not asked for."""
+
+    def __init__(self, write: Callable[..., None], most: int | None = None) -> None:
+        self.samples: list[Sample] = []
+        self.generators: list[GeneratorHealth] = []
+        self._write, self._most = write, most
+
+    def take(self, things: Sequence[Sample | GeneratorHealth]) -> None:
+        for thing in things:
+            if isinstance(thing, Sample):
+                if self._most is not None and len(self.samples) >= self._most:
+                    continue
+                self.samples.append(thing)
+                self._write("sample", sample=thing)
+            else:
+                self.generators.append(thing)
+                self._write("generator", generator=thing)
+
+    def take_gauges(self, gauges: Sequence[GaugeSample]) -> None:
+        for gauge in gauges:
+            self._write("gauge", gauge=gauge)
+
+
+def _with_variants(
+    references: tuple[tuple[tuple[str, ...], ...], ...], arm: Arm
+) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """The references, and every other whole answer that an undisturbed arm gave to the same request."""
+    found = [list(variants) for variants in references]
+    texts = [{"".join(variant) for variant in variants} for variants in references]
+    for sample in arm.samples:
+        whole = sample.ending is Ending.WHOLE and sample.failure is None and sample.num_done == 1
+        text, variants = "".join(sample.pieces), found[sample.mixed]
+        if whole and sample.finish_reason and text not in texts[sample.mixed] and len(variants) < MAX_VARIANTS:
+            variants.append(sample.pieces)
+            texts[sample.mixed].add(text)
+    return tuple(tuple(variants) for variants in found)
