@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import uvloop
 
@@ -86,7 +87,39 @@ async def httpx_client(url: str, body: dict) -> AsyncIterator[Ask]:
         yield ask
 
 
-CLIENTS = {"aiohttp": aiohttp_client, "httpx": httpx_client}
+@asynccontextmanager
+async def bare_client(url: str, body: dict) -> AsyncIterator[Ask]:
+    """The floor: read until the last chunk, understand nothing."""
+    parts = urlsplit(url)
+    payload = json.dumps(body).encode()
+    head = f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {len(payload)}\r\n\r\n"
+    loop, idle = asyncio.get_running_loop(), []
+
+    class Bare(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            self.transport = transport
+
+        def ask(self) -> asyncio.Future:
+            self.reply = loop.create_future()
+            self.transport.write(head.encode() + payload)
+            return self.reply
+
+        def data_received(self, data: bytes) -> None:
+            if data.endswith(b"0\r\n\r\n"):
+                self.reply.set_result({"done": 1, "finish": "unread"})
+
+    async def ask() -> dict:
+        if not idle:
+            idle.append((await loop.create_connection(Bare, parts.hostname, parts.port))[1])
+        connection = idle.pop()
+        reply = await connection.ask()
+        idle.append(connection)
+        return reply
+
+    yield ask
+
+
+CLIENTS = {"aiohttp": aiohttp_client, "httpx": httpx_client, "bare": bare_client}
 
 
 async def closed(ask: Ask, streams: int, duration_s: float) -> list[dict]:

@@ -5,9 +5,9 @@
 One server and one client per way, all Python with blocking sockets, so that every way differs in its middle alone.
 Blocks are interleaved: in each, every way has its turn, in an order that rotates. `echo`: messages of 200 bytes, one
 at a time over one connection (latency). `bulk`: megabytes from the server to the client over one connection (CPU).
-Numbers are medians of the blocks'; a ratio is taken inside each block, and its median stands with the least and the
-largest. CPU time is the scheduler's, to the nanosecond, of the middle's processes and of everything together; on
-loopback and through a TUN device the kernel's TCP works in the context of whoever sends, so it is in there.
+Numbers are medians of the blocks'; a ratio is taken inside each block, and its median stands with its quartiles. CPU
+time is the scheduler's, to the nanosecond, of the middle's processes and of everything together; on loopback and
+through a TUN device the kernel's TCP works in the context of whoever sends, so it is in there.
 
 HAProxy runs in TCP mode with one thread. The packet link's MTU is 1500, loopback's 65536: that is part of its price.
 """
@@ -244,9 +244,12 @@ def added(way: Way, direct: Way, metric: str) -> list[float]:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    """The median of the blocks' ratios, and their range."""
+    """The median of the blocks' ratios, and their quartiles."""
     found = sorted(one / other for one, other in zip(ours, theirs, strict=True) if other > 0)
-    return f"×{statistics.median(found):.2f} ({found[0]:.2f}–{found[-1]:.2f})" if found else "unknown"
+    if len(found) < 2:
+        return "unknown"
+    low, middle, high = statistics.quantiles(found, n=4, method="inclusive")
+    return f"×{middle:.2f} ({low:.2f}–{high:.2f})"
 
 
 METRICS = ("p50_us", "p99_us", "cpu_us_per_message", "cpu_ms_per_mb", "total_cpu_ms_per_mb", "mb_per_s")

@@ -353,7 +353,9 @@ class Sample:
     `content_s`, `pieces`: one time and one text for each content event. `num_frames`: server-sent events of any kind.
     `error_frames`: failures that came inside the stream. `num_done`: how many `[DONE]`. `after_end_bytes`: body bytes
     after `[DONE]` or an error. `open_after_end_s`: how long the reply then stayed open; None where it ended at once.
-    `retransmits`: segments that this side sent again (TCP_INFO).
+    `retransmits`: segments that this side sent again (TCP_INFO). `crc32`: of all bytes that came, HTTP's own included,
+    on a connection of its own. `as_sent`: these are the bytes that the target sent, or the first of them (the relay
+    keeps them): what is strange about them is the target's doing; None where that is not known.
     """
 
     index: int
@@ -381,6 +383,8 @@ class Sample:
     num_bytes: int = 0
     num_reads: int = 0
     retransmits: int | None = None
+    crc32: int | None = None
+    as_sent: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

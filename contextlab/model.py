@@ -620,8 +620,13 @@ sample       scenario, probe, arm, sample (Sample)
 gauge        scenario, probe, arm, gauge (GaugeSample)
 generator    scenario, probe, arm, generator (GeneratorHealth)
 evidence     scenario, probe, arm, evidence (FaultEvidence)
+as_sent      scenario, probe, arm, indices: the samples whose bytes are those that the target sent
 arm_end      scenario, probe, arm, length_s, stopped, server
 trial        scenario, probe, references, measured: both arms are over
+sweep        sweep (analysis.sweeps.Sweep): a sweep of `pareto` begins, or goes on (`resumed`)
+measurement  measurement (analysis.sweeps.Measurement): one evaluation of one setting
+reference    reference: the point against which the hypervolume counts
+undecided    undecided: [{settings, why}], drift: what the search leaves open
 end          verdict, exit {code, reason, all}
 """
 

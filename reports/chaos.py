@@ -16,10 +16,11 @@ from itertools import groupby
 
 from rich.text import Text
 
+from contextlab.analysis.grounds import key
 from contextlab.analysis.phases import disturbances, is_disturbed, timeline
 from contextlab.experiment import Phase
 from contextlab.model import Evidence, Outcome, Run
-from contextlab.reports import chaos_facts, chaos_figures
+from contextlab.reports import chaos_facts, chaos_figures, summary
 from contextlab.reports.chaos_facts import Fact
 from contextlab.reports.chaos_figures import Row, Shown, Unit
 from contextlab.reports.chaos_table import INSUFFICIENT, cell, sentences, table
@@ -43,7 +44,17 @@ _LABEL = 11
 _TABLE_INDENT = 2
 _UNTOLD = {str(Outcome.UNKNOWN)}
 _PHASED = tuple(f"{phase}_" for phase in Phase)
-_SHOWN = {"load", "engine", "retransmitted_segments", "recovery_s", "recovery_window_s", "texts_not_compared"}
+_SHOWN = frozenset(
+    {
+        "load",
+        "engine",
+        "retransmitted_segments",
+        "recovery_s",
+        "recovery_window_s",
+        "texts_not_compared",
+        "gate_undecided",
+    }
+)
 
 
 def sections(run: Run, width: int, prose: int) -> Iterator[tuple[str, list[Text]]]:
@@ -66,9 +77,13 @@ def lines(run: Run) -> Iterator[Iterator[str]]:
         yield _rows(one, was_killed=run.end is None)
 
 
-def own(evidence: Evidence) -> Evidence:
+def own(run: Run, evidence: Evidence) -> Evidence:
     """The evidence of a finding without the numbers that stand in the block of its experiment."""
-    return {name: thing for name, thing in evidence.items() if name not in _SHOWN and not name.startswith(_PHASED)}
+    if summary.command(run) != "chaos":
+        return evidence
+    faults = {fault.name for made, _ in summary.experiments(run).values() for fault in made.faults}
+    prefixes = (*_PHASED, *(f"{key(name)}_" for name in faults))
+    return {name: thing for name, thing in evidence.items() if name not in _SHOWN and not name.startswith(prefixes)}
 
 
 # ── on a terminal ────────────────────────────────────────────────────────────────────────────────

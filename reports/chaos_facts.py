@@ -18,7 +18,7 @@ from contextlab.analysis.load_metrics import Measured
 from contextlab.analysis.phases import RECOVERY_WINDOWS, server_peaks
 from contextlab.analysis.quantiles import Versus
 from contextlab.analysis.replies import TIMES
-from contextlab.analysis.steadiness import BUSY_SHARE, LATENESS_S, LATENESS_SHARE, LOOP_LAG_S
+from contextlab.analysis.steadiness import BUSY_SHARE, LOOP_LAG_S, lateness_limit_s
 from contextlab.experiment import Arm, FaultEvidence, GaugeSample, GeneratorHealth, Pace, Phase
 from contextlab.model import Verdict
 from contextlab.reports.chaos_figures import Shown
@@ -172,15 +172,8 @@ def proof(fault: str, found: FaultEvidence) -> Fact:
     return Fact(label="proof", text=text, verdict=_PROVEN[found.landed.proven])
 
 
-def lateness_limit_s(one: Shown) -> float:
-    """How late the client may be, as `contextlab.analysis.steadiness` has it."""
-    undisturbed = one.study.measured.get(one.against) if one.against else None
-    median_s = undisturbed.times("ttft").at(0.5) if undisturbed is not None else math.nan
-    return max(LATENESS_S, LATENESS_SHARE * median_s) if math.isfinite(median_s) else LATENESS_S
-
-
 def kept_up(worker: GeneratorHealth, limit_s: float) -> bool:
-    """Whether a client was fast enough for what it measured."""
+    """Whether a client was fast enough for what it measured, by the rules of `contextlab.analysis.steadiness`."""
     return worker.lateness_s[2] <= limit_s and busy_share(worker) <= BUSY_SHARE and worker.loop_lag_s[2] <= LOOP_LAG_S
 
 
@@ -191,7 +184,7 @@ def busy_share(worker: GeneratorHealth) -> float:
 
 def _client(one: Shown) -> Iterator[Fact]:
     """The worst of its processes, of both arms where they kept up; what a closed loop means for latencies."""
-    limit_s = lateness_limit_s(one)
+    limit_s = lateness_limit_s(one.study)
     arms = [arm for arm in (one.trial.control, one.trial.fault) if arm is not None and arm.generators]
     if all(kept_up(worker, limit_s) for arm in arms for worker in arm.generators):
         if workers := [worker for arm in arms for worker in arm.generators]:

@@ -14,6 +14,7 @@ from typing import Any
 from contextlab.analysis.checks import Check
 from contextlab.analysis.load_metrics import Measured, Share
 from contextlab.analysis.phases import Peak, server_peaks
+from contextlab.analysis.steadiness import lateness_limit_s
 from contextlab.experiment import FaultEvidence, GeneratorHealth, Load, Pace, Phase, Placed
 from contextlab.model import Run
 from contextlab.reports import chaos_facts, chaos_figures
@@ -207,5 +208,5 @@ def _generator(one: Shown, arm: str, worker: GeneratorHealth) -> dict[str, Any]:
     fields = dataclasses.asdict(worker)
     for name in ("lateness_s", "loop_lag_s"):
         fields[name] = dict(zip(("p50", "p90", "p99", "max"), fields[name], strict=True))
-    limit_s = chaos_facts.lateness_limit_s(one)
+    limit_s = lateness_limit_s(one.study)
     return {"arm": arm, **fields, "kept_up": chaos_facts.kept_up(worker, limit_s), "lateness_limit_s": limit_s}

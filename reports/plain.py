@@ -44,7 +44,7 @@ def lines(run: Run) -> Iterator[str]:
         yield from _under(_outcomes(run))
     for wanted in (Verdict.FAIL, Verdict.UNKNOWN):
         for group in grouping.groups(run, wanted):
-            yield from _under(_group(group, grouping.noun(run)))
+            yield from _under(_group(run, group))
     yield from _under(_passed(run))
     yield from _under(_skipped(run))
     yield ""
@@ -76,9 +76,9 @@ def _outcomes(run: Run) -> Iterator[str]:
         yield f"scenario: {MARKS[grouping.worst(row)]} {clean(scenario)}: {', '.join(words)}"
 
 
-def _group(group: Group, noun: str) -> Iterator[str]:
-    """Findings with one cause; the number of probes, called `noun`, stands at each reason where there are several."""
-    finding = group.example
+def _group(run: Run, group: Group) -> Iterator[str]:
+    """Findings with one cause; the number of probes stands at each reason where there are several."""
+    finding, noun = group.example, grouping.noun(run)
     yield f"{COUNTED_AS[finding.verdict]}: {finding.outcome}: {finding.outcome.value}"
     yield f"  layer: {finding.layer}"
     yield from (f"  {noun}s: {clean(scenario)}: {listed(probes)}" for scenario, probes in group.probes.items())
@@ -89,7 +89,7 @@ def _group(group: Group, noun: str) -> Iterator[str]:
         yield f"  why: {rest}"
     if group.num_probes > 1:
         yield f"  example: {named(finding)}"
-    if evidence := chaos.own(finding.evidence):
+    if evidence := chaos.own(run, finding.evidence):
         yield f"  evidence: {' · '.join(' '.join(pair) for pair in pairs(evidence))}"
     if finding.remedy:
         yield f"  remedy: {clean(finding.remedy)}"

@@ -132,11 +132,11 @@ def _groups(run: Run, wanted: Verdict, width: int) -> list[Text]:
     lines: list[Text] = []
     for group in grouping.groups(run, wanted):
         lines += [Text()] if lines else []
-        lines += _group(group, width)
+        lines += _group(run, group, width)
     return lines
 
 
-def _group(group: Group, width: int) -> list[Text]:
+def _group(run: Run, group: Group, width: int) -> list[Text]:
     """Findings with one cause: where, why, the evidence of one of them, and what to change."""
     finding, room = group.example, width - _BODY
     name = (finding.outcome.name, f"bold {COLOURS[finding.verdict]}")
@@ -144,7 +144,7 @@ def _group(group: Group, width: int) -> list[Text]:
     parts = {
         "where": wrapped(Text(_where(group)), room),
         "why": _reasons(group, room),
-        "evidence": flowing(_evidence(group), room),
+        "evidence": flowing(_evidence(run, group), room),
         "remedy": wrapped(Text(clean(finding.remedy)), room),
     }
     body = [line for label, lines in parts.items() for line in labelled(Text(f"    {label}", "dim"), lines, _BODY)]
@@ -165,9 +165,9 @@ def _reasons(group: Group, width: int) -> list[Text]:
     return [*grid(rows, width, right={0}), *wrapped(Text(unsaid(len(group.reasons))), width)]
 
 
-def _evidence(group: Group) -> list[Text]:
+def _evidence(run: Run, group: Group) -> list[Text]:
     """The example's place where it is one of several, then its numbers and words."""
-    found = pairs(chaos.own(group.example.evidence), beside=group.example.why)
+    found = pairs(chaos.own(run, group.example.evidence), beside=group.example.why)
     shown = [Text.assemble((name, "dim"), f" {thing}") for name, thing in found]
     return [Text(f"of {named(group.example)}"), *shown] if shown and group.num_probes > 1 else shown
 

@@ -3,12 +3,15 @@
     no stream ─▶ UNSENT, REFUSED, UNREACHED, GARBLED, HTTP_ERROR, RESET, CUT, TIMED_OUT_BEFORE_FIRST
     its text  ─▶ FOREIGN > CORRUPTED > DUPLICATED > MISSING
     its end   ─▶ RESET > CUT > HALF_OPEN > TIMED_OUT > TWO_TERMINALS > ERROR_FRAME > NO_TERMINAL
-    the rest  ─▶ USAGE_WRONG > STALLED > OPEN_AFTER_END > INTACT
+    the rest  ─▶ USAGE_WRONG > STALLED > OPEN_AFTER_END > VARIED > INTACT
 
 The name is the first that fits in this order: wrong text outweighs a missing end, for it may be used before anybody
 sees the end. Only the text is compared, not how it was cut into events or reads. A beginning of the text that ends
 cleanly is MISSING where finish_reason or `[DONE]` still came (events were lost), and CUT where neither did.
 See `alignment` for what equal neighbouring events leave open.
+
+Where the bytes are known to be those that the target sent (`Sample.as_sent`), another text is the target's doing and no
+damage on the way: VARIED, as greedy answers may with the batch that they were computed in.
 
 A target may give several texts for one request: each is admissible, but for one that is another with events lost or
 repeated in its middle, for no model does that. Where there are more than `MAX_VARIANTS`, or a text is unlike each of
@@ -43,6 +46,7 @@ class Integrity(StrEnum):
     """What became of one stream."""
 
     INTACT = "intact"
+    VARIED = "another text than undisturbed, as the target sent it"
     OPEN_AFTER_END = "open after its end"
     STALLED = "stalled"
     USAGE_WRONG = "usage wrong"
@@ -104,6 +108,7 @@ _ORDER = (
     Integrity.USAGE_WRONG,
     Integrity.STALLED,
     Integrity.OPEN_AFTER_END,
+    Integrity.VARIED,
 )
 _BY_TRANSPORT = frozenset({Ending.RESET, Ending.FIN, Ending.GARBLED})
 _BY_TIMEOUT = frozenset({Integrity.HALF_OPEN, Integrity.TIMED_OUT, Integrity.STALLED, Integrity.OPEN_AFTER_END})
@@ -218,7 +223,10 @@ def judge(sample: Sample, references: Sequence[Variants], usual: Norms = USUAL) 
     difference = _best(sample.pieces, variants) if 0 < len(variants) <= MAX_VARIANTS else None
     if difference is not None and len(variants) > 1 and _unlike(difference):
         difference = None
-    seen = set(_of_text(sample, difference, mixed, references))
+    varied = bool(sample.as_sent) and difference is not None and _differs(difference)
+    if varied and not _is_of_another("".join(sample.pieces), mixed, references):
+        difference = None
+    seen = set(_of_text(sample, difference, mixed, references)) | ({Integrity.VARIED} if varied else set())
     seen |= _of_end(sample, difference, usual)
     if not _usage_right(sample, mixed, usual):
         seen.add(Integrity.USAGE_WRONG)
@@ -279,6 +287,13 @@ def _best(pieces: Sequence[str], variants: Variants) -> Differences:
 def _unlike(difference: Differences) -> bool:
     """Whether a text differs from where it does to its very end: a variant of its own, for all that can be told."""
     return difference.begins is None and not difference.rejoins and difference.cost > 1
+
+
+def _differs(difference: Differences) -> bool:
+    """Whether a text is more than cut short."""
+    return bool(
+        difference.added or difference.changed or difference.repeated or (difference.lost and difference.begins is None)
+    )
 
 
 def _of_text(
@@ -363,6 +378,8 @@ def _usage_right(sample: Sample, mixed: int, usual: Norms) -> bool:
 
 
 def _noticed(sample: Sample, seen: set[Integrity]) -> Noticed:
+    if seen == {Integrity.VARIED}:
+        return Noticed.NOTHING
     if sample.ending in _BY_TRANSPORT:
         return Noticed.TRANSPORT
     if sample.num_bad_json or sample.num_bad_utf8 or seen & _BY_PROTOCOL or (Integrity.CUT in seen):

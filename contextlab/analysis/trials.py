@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -58,6 +59,8 @@ def trials(records: Iterable[Record], knowledge: Knowledge | None) -> dict[Place
                 _add(arm, "generators", msgspec.convert(record["generator"], GeneratorHealth))
             case "evidence" if arm is not None:
                 _add(arm, "evidence", msgspec.convert(record["evidence"], FaultEvidence))
+            case "as_sent" if arm is not None:
+                arm["as_sent"] = frozenset(int(index) for index in record["indices"])
             case "arm_end" if arm is not None:
                 arm["length_s"] = float(record["length_s"])
                 arm["stopped"] = str(record.get("stopped", ""))
@@ -77,6 +80,11 @@ def trials(records: Iterable[Record], knowledge: Knowledge | None) -> dict[Place
         )
         for place, fields in begun.items()
     }
+
+
+def with_sent(samples: Iterable[Sample], indices: frozenset[int]) -> tuple[Sample, ...]:
+    """The samples, each with whether its bytes are known to be those that the target sent."""
+    return tuple(replace(sample, as_sent=sample.index in indices) for sample in samples)
 
 
 def counted(experiment: Experiment, samples: Iterable[Sample]) -> tuple[tuple[Sample, ...], tuple[Sample, ...]]:
@@ -101,6 +109,8 @@ def _arm(
         return None
     lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
     samples: tuple[Sample, ...] = lists.get("samples", ())
+    if (sent := lists.pop("as_sent", None)) is not None:
+        samples = with_sent(samples, sent)
     lists["samples"], lists["uncounted"] = counted(experiment, samples)
     if not lists["length_s"]:
         lists["length_s"] = max((sample.ended_s or sample.due_s for sample in samples), default=0.0)

@@ -21,7 +21,7 @@ from contextlab import registry
 from contextlab.analysis import loads
 from contextlab.analysis.arrivals import schedule
 from contextlab.analysis.steadiness import gate, live_stop
-from contextlab.analysis.trials import CONTROL, FAULT, Place, counted
+from contextlab.analysis.trials import CONTROL, FAULT, Place, counted, with_sent
 from contextlab.experiment import (
     Arm,
     Arrivals,
@@ -124,7 +124,7 @@ class Passes:
         references = self._references()
         control = self._control() if experiment.control else None
         if control is not None:
-            references = _with_variants(references, control)
+            references = _with_variants(references, control, self._requests)
         trial = Trial(
             experiment=experiment,
             knowledge=self.known,
@@ -171,7 +171,7 @@ class Passes:
             duration_s=len(dues) * (self.experiment.load.timeout_s or 10.0),
         )
         arm = self._pass(REFERENCE, [(load, dues)], watched=False, enough=len(dues))
-        return _with_variants(tuple(() for _ in self.experiment.mix), arm)
+        return _with_variants(tuple(() for _ in self.experiment.mix), arm, self._requests)
 
     def _with_extra(self) -> list[tuple[Load, Sequence[Due]]]:
         parts: list[tuple[Load, Sequence[Due]]] = [(self.experiment.load, self._schedule)]
@@ -238,6 +238,8 @@ class Passes:
         evidence = tuple(self.route.evidence()) if faults else ()
         for one in evidence:
             self._append("evidence", arm=name, evidence=one)
+        sent = self.route.as_sent(seen.samples)
+        self._append("as_sent", arm=name, indices=sent)
         server = self._server_end(seen.samples)
         self._append(
             "arm_end",
@@ -248,7 +250,7 @@ class Passes:
             counters=self.route.counters(),
             link_cpu_s=round(self.route.cpu_s(), 6),
         )
-        counting, uncounted = counted(self.experiment, seen.samples)
+        counting, uncounted = counted(self.experiment, with_sent(seen.samples, sent))
         return Arm(
             name=name,
             length_s=length_s,
@@ -364,15 +366,20 @@ class _Seen:
 
 
 def _with_variants(
-    references: tuple[tuple[tuple[str, ...], ...], ...], arm: Arm
+    references: tuple[tuple[tuple[str, ...], ...], ...], arm: Arm, requests: Sequence[Request]
 ) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """The references, and every other whole answer that an undisturbed arm gave to the same request."""
+    """The references, and every other whole answer that an undisturbed arm gave to the same request.
+
+    Requests that ask the same (those of an extra load may) share them, whatever they are called.
+    """
+    asked = [replace(request, name="") for request in requests]
+    first = [asked.index(one) for one in asked]
     found = [list(variants) for variants in references]
     texts = [{"".join(variant) for variant in variants} for variants in references]
     for sample in arm.samples:
         whole = sample.ending is Ending.WHOLE and sample.failure is None and sample.num_done == 1
-        text, variants = "".join(sample.pieces), found[sample.mixed]
-        if whole and sample.finish_reason and text not in texts[sample.mixed] and len(variants) < MAX_VARIANTS:
-            variants.append(sample.pieces)
-            texts[sample.mixed].add(text)
-    return tuple(tuple(variants) for variants in found)
+        text, place = "".join(sample.pieces), first[sample.mixed]
+        if whole and sample.finish_reason and text not in texts[place] and len(found[place]) < MAX_VARIANTS:
+            found[place].append(sample.pieces)
+            texts[place].add(text)
+    return tuple(tuple(found[place]) for place in first)

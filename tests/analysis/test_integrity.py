@@ -370,3 +370,23 @@ def test_long_streams_are_aligned_in_a_band() -> None:
     found = differences(pieces, events)
     assert (found.lost, found.cost) == (6, 6)
     assert differences(events[:1000] + ["x"] * 1000, events).cost > 900
+
+
+def test_another_text_that_the_target_itself_sent_is_no_damage() -> None:
+    other = whole(pieces=altered(4, " fourteen"))
+    assert read(other).name is Integrity.CORRUPTED
+    reading = read(replace(other, as_sent=True))
+    assert (reading.name, reading.noticed, reading.damaged) == (Integrity.VARIED, Noticed.NOTHING, False)
+    assert read(replace(other, as_sent=False)).name is Integrity.CORRUPTED
+
+
+def test_text_of_another_request_is_foreign_whoever_sent_it() -> None:
+    assert read(replace(whole(pieces=OTHER), as_sent=True)).name is Integrity.FOREIGN
+
+
+def test_a_varied_stream_that_is_cut_is_cut() -> None:
+    cut = replace(
+        whole(pieces=altered(2, " nine")[:5]), as_sent=True, ending=Ending.FIN, finish_reason=None, num_done=0
+    )
+    assert read(cut).name is Integrity.CUT
+    assert Integrity.VARIED in read(cut).seen

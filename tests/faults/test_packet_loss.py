@@ -26,7 +26,7 @@ def test_the_realised_share_is_the_rate(rate: float) -> None:
 
 
 @given(rate=st.floats(0.02, 0.9), seed=st.integers(0, 1 << 30))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_losses_are_independent_of_each_other(rate: float, seed: int) -> None:
     """After a loss the next packet is lost as often as ever: what a burst of 1 packet would mean is something else."""
     marks = lost(Loss(rate=rate, burst=1.0), 4000, seed)
@@ -36,7 +36,7 @@ def test_losses_are_independent_of_each_other(rate: float, seed: int) -> None:
 
 
 @given(rate=st.floats(0.02, 0.5), burst=st.floats(2.5, 20), seed=st.integers(0, 1 << 30))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_bursts_are_as_long_as_asked_and_the_share_stays(rate: float, burst: float, seed: int) -> None:
     """Each lost packet ends its burst with probability 1/burst, each other one begins one with p (Gilbert–Elliott)."""
     marks = lost(Loss(rate=rate, burst=burst), 10_000, seed)

@@ -9,14 +9,16 @@ import pytest
 
 from contextlab.experiment import Placed
 from tests.lab.link.relaying import Client, Reads, Relaying, asked, dechunked, fault, until, whole
-from tests.lab.link.upstream import FRAMINGS, WORDS, Framing, Upstream, chunk, content, event, events, head, reply
+from tests.lab.link.upstream import FRAMINGS, WORDS, Framing, Upstream, content, event, events, head, reply
 
 pytestmark = pytest.mark.process
 PAUSE_S = 0.005
 ROLE, *REST = events()
 CONTENTS = REST[: len(WORDS)]
-SOON_S = 0.25
-"""Longer than anything here takes that does not wait on purpose."""
+SILENCE_S = 0.25
+"""How long nothing must come before it counts as silence."""
+LATE_S = 1.0
+"""What a busy machine may add."""
 
 
 def seen_with(placed: Placed, framing: Framing = "chunked") -> tuple[Reads, Upstream, dict[str, float]]:
@@ -76,7 +78,7 @@ def test_prefill_ends_after_the_request_and_before_any_byte(name: str, ended: st
         assert (reads.raw, reads.ended) == (b"", ended)
         assert len(upstream.seen[0].requests) == 1
         assert upstream.seen[0].sent_bytes > 0, "the target had begun to answer"
-        assert 0.05 <= reads.ended_s < 0.05 + SOON_S
+        assert 0.05 <= reads.ended_s < 0.05 + LATE_S
 
 
 def test_prefill_does_not_touch_a_reply_that_has_begun() -> None:
@@ -91,11 +93,11 @@ def test_prefill_does_not_touch_a_reply_that_has_begun() -> None:
 @pytest.mark.parametrize(("name", "ended"), [("cut", "fin"), ("reset", "reset")])
 def test_now_ends_live_connections_when_the_window_opens(name: str, ended: str) -> None:
     steps = reply("chunked", events(), 0.04)
-    with Upstream(steps) as upstream, Relaying(upstream.address, fault(name, 0.15, at="now")) as relaying:
+    with Upstream(steps) as upstream, Relaying(upstream.address, fault(name, 0.25, at="now")) as relaying:
         reads = asked(relaying)
         assert reads.ended == ended
-        assert reads.raw.startswith(head("chunked") + chunk(ROLE))
-        assert 0.02 < reads.ended_s < 0.15 + SOON_S
+        assert reads.raw.startswith(head("chunked"))
+        assert 0.02 < reads.ended_s < 0.25 + LATE_S
         until(lambda: upstream.seen[0].ended)
         late = asked(relaying)  # a request that comes while the window is open never goes up
         assert (late.raw, late.ended) == (b"", ended)
@@ -151,7 +153,7 @@ def test_blackhole_is_silence_without_an_end(at: str) -> None:
     with Upstream(reply("close", events(), PAUSE_S)) as upstream, Relaying(upstream.address, placed) as relaying:
         with Client(relaying.address) as client:
             client.ask()
-            reads = client.read(timeout_s=SOON_S)
+            reads = client.read(timeout_s=SILENCE_S)
             assert reads.body == PLACES[at]
             assert reads.ended == ""
             client.ask(1)  # what the client says now is lost too
@@ -200,11 +202,10 @@ def test_stall_holds_the_reply_there_and_loses_nothing(at: str) -> None:
     assert reads.body == b"".join(events())
     gaps = [after - before for before, after in pairwise(reads.at_s)]
     longest = gaps.index(max(gaps))
-    assert 0.12 < gaps[longest] < 0.15 + SOON_S
+    assert 0.12 < gaps[longest] < 0.15 + LATE_S
     before = dechunked(b"".join(reads.data[: longest + 1]))[0]
     assert before == PLACES[at]
-    assert sorted(gaps)[-2] < 0.1, "it stood still once"
-    assert tally["applied"] == 1
+    assert (tally["applied"], tally["pause_s"]) == (1, 0.15)
 
 
 def test_a_stall_at_once_holds_all_that_follows_also_after_its_window() -> None:
@@ -212,7 +213,7 @@ def test_a_stall_at_once_holds_all_that_follows_also_after_its_window() -> None:
     with Upstream(reply("chunked", events(), 0.03)) as upstream, Relaying(upstream.address, placed) as relaying:
         reads = asked(relaying)
     assert reads.body == b"".join(events())
-    assert 0.16 < max(after - before for before, after in pairwise(reads.at_s)) < 0.2 + SOON_S
+    assert 0.16 < max(after - before for before, after in pairwise(reads.at_s)) < 0.2 + LATE_S
 
 
 def test_a_stall_during_prefill_delays_the_first_byte() -> None:
@@ -221,7 +222,7 @@ def test_a_stall_during_prefill_delays_the_first_byte() -> None:
     with Upstream(steps) as upstream, Relaying(upstream.address, placed) as relaying:
         reads = asked(relaying)
     assert reads.is_whole
-    assert 0.09 < reads.at_s[0] < 0.1 + SOON_S
+    assert 0.09 < reads.at_s[0] < 0.1 + LATE_S
 
 
 @pytest.mark.parametrize("framing", ["chunked", "close"])
@@ -236,8 +237,7 @@ def test_slow_close_delays_the_end_and_nothing_else(framing: Framing) -> None:
             at for n, at in enumerate(reads.at_s) if dechunked(b"".join(reads.data[: n + 1]))[0] == reads.body
         )
         ended_s = reads.at_s[-1] if framing == "chunked" else reads.ended_s
-        assert complete_s < 0.1
-        assert 0.14 < ended_s < 0.15 + SOON_S
+        assert 0.12 < ended_s - complete_s < 0.15 + LATE_S
         assert relaying.tally()["applied"] == 1
 
 

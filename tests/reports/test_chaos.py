@@ -32,6 +32,7 @@ from contextlab.reports.chaos_words import (
     times,
     window_words,
 )
+from contextlab.reports.wording import encodable
 from tests.reports import chaos_sample as sample
 from tests.reports.test_terminal import ANSI, compare, piped, shown
 
@@ -191,11 +192,12 @@ def test_extra_load_is_part_of_the_setup() -> None:
 
 
 def test_evidence_that_the_table_shows_is_not_repeated() -> None:
-    evidence: Evidence = {"during_ttft_p90_s": 0.9, "control_n": 8, "signal": "SIGSEGV"}
+    evidence: Evidence = {"during_ttft_p90_s": 0.9, "control_n": 8, "loss_dropped": 212, "signal": "SIGSEGV"}
     found = sample.finding("packet-loss", "loss-15%", Outcome.CRASHED, Verdict.FAIL, "it died", evidence=evidence)
     run = sample.run([record for record in made("loss").records if record["kind"] not in ("header", "finding")], found)
     assert "  evidence: signal SIGSEGV\n" in piped(run)
-    assert chaos.own(evidence) == {"signal": "SIGSEGV"}
+    assert chaos.own(run, evidence) == {"signal": "SIGSEGV"}
+    assert chaos.own(replace(run, header={"command": "overflow"}), evidence) == evidence
 
 
 # ── the sentence at the top ──────────────────────────────────────────────────────────────────────
@@ -347,3 +349,7 @@ def test_emulation_is_told_from_the_engine_or_the_path() -> None:
     assert is_emulated("emulated")
     assert is_emulated("client → emulated 127.0.0.1:1 → target")
     assert not is_emulated("client → relay 127.0.0.1:1 → target")
+
+
+def test_signs_have_plain_forms_where_there_is_no_unicode() -> None:
+    assert encodable("▁▄█ ─▒✗R ∞× −1 → –", "ascii") == "_~# -%xR infx -1 > -"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from contextlab.experiment import FaultEvidence, Placed
+from contextlab.experiment import FaultEvidence, Placed, Sample
 
 
 class Direct:
@@ -26,6 +26,10 @@ class Direct:
     def evidence(self) -> list[FaultEvidence]:
         """None, for there are no faults."""
         return []
+
+    def as_sent(self, samples: Sequence[Sample]) -> frozenset[int]:
+        """All of them: nothing stands between."""
+        return frozenset(sample.index for sample in samples)
 
     def counters(self) -> dict[str, float]:
         """None, for nothing is counted."""

@@ -127,6 +127,7 @@ class Link:
             pairs = [(one, made[number]) for number, one in enumerate(placed)]
             on_link = [(one, fault.fault) for one, fault in pairs if isinstance(fault, OnPackets)]
             self._carrier.arm([one for one, _ in on_link], [fault for _, fault in on_link], zero_s)
+        self._relay.keep()
         self._relay.arm([one for one in made if isinstance(one, Armed)])
         self._faults = list(zip((one.name for one in placed), made, strict=True))
         return {}
@@ -150,6 +151,14 @@ class Link:
                 landed = Landed(proven=False, why=f"tc refused: {self._carrier.errors[0]}")
             evidence.append(FaultEvidence(name=name, engine=engine, tally=tally, kernel=kernel, landed=landed))
         return {"evidence": [plain(one) for one in evidence], "counters": counters}
+
+    def as_sent(self, order: Json) -> Json:
+        """Which of the requests asked about got the bytes that the target sent, or the first of them."""
+        tap = self._relay.tap
+        asked = [(int(index), int(size), int(crc)) for index, size, crc in order["asked"]]
+        return {
+            "as_sent": [] if tap is None else [index for index, size, crc in asked if tap.is_as_sent(index, size, crc)]
+        }
 
     def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A mistake of ours on one connection; the others go on, the log has it, and so have the counters."""
@@ -203,7 +212,9 @@ def _obeyed(link: Link, order: Json) -> Json:
                 return link.arm(order)
             case "report":
                 return link.report()
-        raise UsageError(f"order={order['order']!r}: there is no such order", "choose from: arm, report")
+            case "as_sent":
+                return link.as_sent(order)
+        raise UsageError(f"order={order['order']!r}: there is no such order", "choose from: arm, report, as_sent")
     except ContextlabError as error:
         return _refusal(error)
 

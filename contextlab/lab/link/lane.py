@@ -85,7 +85,7 @@ class Lane:
         self._buffer, self._counts = shared.buffer, shared.counts
         self._is_plain = is_plain
         self._reads, self._bytes = f"{direction}_reads", f"{direction}_bytes"
-        self._is_reading = self._fin_waits = False
+        self._is_reading = self._fin_waits = self._is_gone = False
         self._unsent: deque[bytes] = deque()  # due, but the sink takes no more at the moment
         self._delayed: deque[Piece] = deque()
         self._delayed_bytes = 0
@@ -149,24 +149,39 @@ class Lane:
         if self.source.fileno() >= 0:
             self.read_on()
 
+    def drain(self) -> None:
+        """Read what a source that is gone has left behind, and its end."""
+        self._is_gone = True
+        while not self._owner.is_closed and not self.source_ended and self._read():
+            pass
+
     def _readable(self) -> None:
+        if not self._read() or self._owner.is_closed or self.source_ended:
+            return
+        # libuv watches a socket no more once it has reported an error on it, whether all was read or not
+        if self.source.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.drain()
+
+    def _read(self) -> bool:
+        """Read once; whether there may be more."""
         try:
             size = self.source.recv_into(self._buffer)
         except _NOT_YET:
-            return
+            return False
         except OSError:
             size = -1
         if size <= 0:
             self.source_ended = True
             self.read_on()
-            self._owner.ended(self, Close.RESET if size else Close.FIN)
-            return
+            self._owner.ended(self, Close.RESET if size or self._is_gone else Close.FIN)
+            return False
         self._counts[self._reads] += 1
         self._counts[self._bytes] += size
         if self._is_plain and not self.is_dropped:
             self._send(self._buffer[:size])
         else:
             self._owner.arrived(self, bytes(self._buffer[:size]))
+        return True
 
     def _release(self) -> None:
         """Send what is due by now."""

@@ -9,6 +9,9 @@ connections work; a RST passes as a RST, and drops what was still to be sent. A 
 be mirrored (the client is connected already): the client sees a RST before any byte. The time that a client takes to
 connect is therefore the relay's, not the target's.
 
+Requests on one connection come one after the other; a client that sends the next before it has the reply (pipelining)
+is served, but its faults are misplaced.
+
 Sockets are used directly, not through transports: those merge what is written within one turn of the loop, and do not
 tell a FIN from a RST in time.
 """
@@ -16,7 +19,7 @@ tell a FIN from a RST in time.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import errno
 import socket
 import struct
 from collections.abc import Iterable, Sequence
@@ -27,13 +30,15 @@ from contextlab.experiment import Close, Direction, Piece
 from contextlab.lab.link.exposure import Armed, Exposure, index_of
 from contextlab.lab.link.lane import READ_BYTES, Lane, Shared
 from contextlab.lab.link.messages import Head, Requests
+from contextlab.lab.link.tap import Tap
 from contextlab.lab.link.timers import Alarms
 from contextlab.model import UnableError
 
 BACKLOG = 4096
 ACCEPT_BATCH = 64
+ACCEPT_AGAIN_S = 0.05
 COUNTS = (
-    *("connections", "refused_connections", "client_resets", "target_resets"),
+    *("connections", "refused_connections", "failed_accepts", "client_resets", "target_resets"),
     *("up_reads", "up_bytes", "down_reads", "down_bytes"),
     *("released_pieces", "late_s", "max_late_s"),
 )
@@ -54,6 +59,7 @@ class Relay:
         self.counts = dict.fromkeys(COUNTS, 0.0)
         self.shared = Shared(loop, self.alarms, memoryview(bytearray(READ_BYTES)), self.counts)
         self.armed: tuple[Armed, ...] = ()
+        self.tap: Tap | None = None
         self.connections: set[Connection] = set()
         self._listener: socket.socket | None = None
         try:
@@ -77,6 +83,10 @@ class Relay:
         for one in self.armed:
             self.alarms.at(one.start_s, partial(self._window_opens, one))
 
+    def keep(self) -> None:
+        """Keep what the target sends on connections accepted from now on; what was kept before is forgotten."""
+        self.tap = Tap()
+
     def counters(self) -> dict[str, float]:
         """What passed since the beginning; `late_s`: how late, in sum, the `released_pieces` that waited were sent."""
         return {**self.counts, "open_connections": float(len(self.connections))}
@@ -90,12 +100,18 @@ class Relay:
         self.alarms.close()
 
     def _accept(self, listener: socket.socket) -> None:
-        with contextlib.suppress(*_NOT_YET, ConnectionAbortedError):
+        try:
             for _ in range(ACCEPT_BATCH):
                 client, _ = listener.accept()
                 number = int(self.counts["connections"])
                 self.counts["connections"] += 1
                 Connection(self, client, number)
+        except (*_NOT_YET, ConnectionAbortedError):
+            return
+        except OSError:  # too many open files: who waits must wait longer
+            self.counts["failed_accepts"] += 1
+            self.loop.remove_reader(listener)
+            self.loop.call_later(ACCEPT_AGAIN_S, self.listen, listener)
 
     def _window_opens(self, one: Armed) -> None:
         if one in self.armed:
@@ -105,14 +121,18 @@ class Relay:
 
 
 class Connection:
-    """One client's connection and the one to the target that stands behind it. `number`: how many came before it."""
+    """One client's connection and the one to the target that stands behind it. `number`: how many came before it.
+
+    `is_dark`: nothing passes any more; `is_lost`: the target is gone, and only what it said before is still passed.
+    """
 
     def __init__(self, relay: Relay, client: socket.socket, number: int) -> None:
         self.relay, self.client, self.number = relay, client, number
         self.target: socket.socket | None = None
-        self.is_closed = self.is_dark = False
+        self.is_closed = self.is_dark = self.is_lost = False
         self.requests = Requests() if relay.armed else None
         self.exposure: Exposure | None = None
+        self.kept = relay.tap.connection() if relay.tap is not None else None
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         relay.connections.add(self)
@@ -127,11 +147,17 @@ class Connection:
             self.reset()
             return
         (family, address), *others = addresses
-        target = self.target = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            target = self.target = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:  # too many open files
+            self._connect([])
+            return
         target.setblocking(False)
         target.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with contextlib.suppress(*_NOT_YET):
-            target.connect_ex(address)
+        if target.connect_ex(address) not in (0, errno.EINPROGRESS):
+            target.close()
+            self._connect(others)
+            return
         self.relay.loop.add_writer(target, self._connected, target, others)
 
     def _connected(self, target: socket.socket, others: list[tuple[int, tuple[object, ...]]]) -> None:
@@ -140,7 +166,7 @@ class Connection:
             target.close()
             self._connect(others)
             return
-        shared, is_plain = self.relay.shared, self.requests is None
+        shared, is_plain = self.relay.shared, self.requests is None and self.kept is None
         self.up = Lane(self, shared, Direction.UP, self.client, target, is_plain=is_plain)
         self.down = Lane(self, shared, Direction.DOWN, target, self.client, is_plain=is_plain)
         self.down.read_on()
@@ -151,6 +177,8 @@ class Connection:
     def arrived(self, lane: Lane, data: bytes) -> None:
         """Bytes came, either way."""
         now_s = monotonic()
+        if self.kept is not None:
+            self.kept.saw(lane.direction, data)
         if lane is self.down and self.exposure is not None:
             pieces = self.exposure.reply(data, now_s)
             if not lane.is_dropped or self.is_dark:  # in the dark nothing comes of it, but it is counted
@@ -207,7 +235,7 @@ class Connection:
         if how is Close.RESET:
             self.relay.counts["client_resets" if lane is self.up else "target_resets"] += 1
         if lane.is_dropped:  # nobody is to be told any more; when the client leaves, all is over
-            if lane is self.up:
+            if lane is self.up and not self.is_lost:
                 self.close()
             return
         if how is Close.RESET:
@@ -235,9 +263,14 @@ class Connection:
             self.close()
 
     def lost(self, lane: Lane) -> None:
-        """The sink of a lane is gone: what its reader would say in a moment."""
+        """The sink of a lane is gone. What a target said before it went still reaches the client, then the RST."""
         self.relay.counts["target_resets" if lane is self.up else "client_resets"] += 1
-        self.reset()
+        if lane is self.down or self.down.source_ended:
+            self.reset()
+        else:
+            self.is_lost = True
+            lane.drop()
+            self.down.drain()
 
     def reset(self) -> None:
         """Tear both sides down: RST, and nothing of what was still to be sent."""

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from contextlab.experiment import FaultEvidence, Placed
+from contextlab.experiment import FaultEvidence, Placed, Sample
 from contextlab.lab.journal import plain, revive
 from contextlab.lab.link.engines import EMULATED, NETEM, PACKET_LINK, RELAY
 from contextlab.lab.process import KeptProcess
@@ -31,6 +31,7 @@ ENGINES = (RELAY, PACKET_LINK, NETEM, EMULATED)
 ANSWER_S = 20.0
 """How long the link process may take to answer an order; it is a matter of milliseconds."""
 TAIL_LINES = 5
+ASKED_AT_ONCE = 5000
 
 
 class Route:
@@ -72,6 +73,14 @@ class Route:
     def evidence(self) -> list[FaultEvidence]:
         """What each armed fault has done until now, in their order."""
         return [revive(line, FaultEvidence) for line in self._ask("report")["evidence"]]
+
+    def as_sent(self, samples: Sequence[Sample]) -> frozenset[int]:
+        """The indices of the samples of this arm whose bytes are those that the target sent, or the first of them."""
+        asked = [(one.index, one.num_bytes, one.crc32) for one in samples if one.crc32 is not None and one.num_bytes]
+        found: list[int] = []
+        for start in range(0, len(asked), ASKED_AT_ONCE):
+            found += self._ask("as_sent", asked=asked[start : start + ASKED_AT_ONCE])["as_sent"]
+        return frozenset(found)
 
     def counters(self) -> dict[str, float]:
         """What passed since the route was opened: connections, refusals, reads and bytes each way, packets."""

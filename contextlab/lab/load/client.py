@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
+from zlib import crc32
 
 from contextlab import __version__
 from contextlab.experiment import Ending
@@ -74,6 +75,8 @@ class Connection(asyncio.Protocol):
             return
         flight.stamps.append(now)
         flight.num_bytes += len(data)
+        if flight.crc32 is not None:
+            flight.crc32 = crc32(data, flight.crc32)
         try:
             flight.feed(data)
         except self._client.parser_error as error:
@@ -113,7 +116,7 @@ class Connection(asyncio.Protocol):
         flight, self.flight = self.flight, None
         if flight is None:
             return
-        total = retransmits(self.fileno())
+        total = retransmits(self._transport)
         if total is not None:
             flight.retransmits, self.num_before = total - self.num_before, total
         flight.land(ending, at_s, failure)
@@ -123,12 +126,6 @@ class Connection(asyncio.Protocol):
         """Leave at once."""
         if self._transport is not None:
             self._transport.abort()
-
-    def fileno(self) -> int:
-        """Its descriptor; -1 where it has none any more."""
-        if self._transport is None or self._transport.is_closing():
-            return -1
-        return int(self._transport.get_extra_info("socket").fileno())
 
     def _garbled(self, flight: Flight, now: float, error: Exception) -> None:
         flight.counts.append(len(flight.pieces))
@@ -163,6 +160,8 @@ class FastClient:
     def begin(self, flight: Flight) -> None:
         """Act on a request now."""
         flight.sent_s = time.monotonic()
+        if not self._order.kept_connections:
+            flight.crc32 = 0
         if self._kept:
             flight.connected_s = flight.sent_s
             self._kept.pop().carry(flight)
@@ -189,12 +188,12 @@ class FastClient:
         return b"%b%d%b" % (before, flight.index, after)
 
     def came_whole(self, connection: Connection, at_s: float, *, reusable: bool) -> None:
-        """A reply came to its end; see what becomes of the connection."""
-        connection.over(Ending.WHOLE, at_s)
+        """A reply came to its end; see what becomes of the connection, which the next request may then take at once."""
         if reusable and self._order.kept_connections:
             self._kept.append(connection)
         else:
             self._lingering.append((at_s + LINGER_S, connection))
+        connection.over(Ending.WHOLE, at_s)
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
@@ -262,6 +261,7 @@ def _head_of(order: LoadOrder, place: int) -> tuple[bytes, bytes]:
         ("Host", host if order.port == 80 else f"{host}:{order.port}"),
         ("User-Agent", f"contextlab/{__version__}"),
         ("Accept", "text/event-stream, application/json"),
+        ("Accept-Encoding", "identity"),
         ("Content-Type", "application/json"),
         ("Content-Length", str(len(request.body))),
         *([] if order.kept_connections else [("Connection", "close")]),

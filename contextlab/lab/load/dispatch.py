@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import takewhile
-from typing import Protocol
+from typing import Any, Protocol
 
 from contextlab.experiment import Ending, GeneratorHealth, Sample
 from contextlab.lab.load.alarm import Alarm
@@ -62,21 +62,24 @@ class Client(Protocol):
 class Dispatcher:
     """One worker's share of a load. `report` gets each sample, and at the end the worker's own health.
 
-    `client` makes the client, from the function to call when a flight has landed. Made in the event loop.
+    `client` makes the client, from the function to call when a flight has landed. `make` makes a sample of its fields.
+    Made in the event loop.
     """
 
     def __init__(
         self,
         assignment: Assignment,
         client: Callable[[Callable[[Flight], None]], Client],
-        report: Callable[[Sample | GeneratorHealth], None],
+        report: Callable[[Any], None],
         clean: Clean = str,
+        make: Callable[..., Any] = Sample,
     ) -> None:
         self._order = assignment.order
         self._worker = assignment.worker
         self._step = assignment.num_workers
         self._report = report
         self._clean = clean
+        self._make = make
         self._client = client(self._landed)
         self._loop = asyncio.get_running_loop()
         self._over: asyncio.Future[None] = self._loop.create_future()
@@ -97,14 +100,15 @@ class Dispatcher:
         self._until_s = zero_s + order.duration_s
         self._end_s = float("inf") if order.drain_s is None else self._until_s + order.drain_s
         self._dues = [(zero_s + due.at_s, due.index, due.mixed) for due in order.schedule]
-        self._num_slots = len(range(self._worker, order.concurrency, self._step))
         if order.concurrency:
             self._dues, self._next_index = [], self._worker
         self._cpu_s, self._began_s = time.process_time(), time.monotonic()
+        if self._stopped:
+            self._give_up_all(self._began_s, STOPPED)
         self._ticks, self._alarm = Alarm(self._loop, self._tick), Alarm(self._loop, self._due)
         self._tick_s = time.monotonic() + TICK_S
         self._ticks.set(self._tick_s)
-        self._alarm.set(zero_s if order.concurrency or not self._dues else self._dues[0][0])
+        self._alarm.set(self._dues[0][0] if self._dues else zero_s)
         try:
             await self._over
         finally:
@@ -129,9 +133,8 @@ class Dispatcher:
     def _due(self) -> None:
         """The next request is due, or this many are overdue."""
         if self._order.concurrency:
-            for _ in range(self._num_slots):
+            for _ in range(len(range(self._worker, self._order.concurrency, self._step))):
                 self._begin_next(self._zero_s)
-            self._num_slots = 0
             return
         dues, last = self._dues, min(self._next + BATCH, len(self._dues))
         while self._next < last and dues[self._next][0] <= (now := time.monotonic()):
@@ -167,7 +170,7 @@ class Dispatcher:
             if flight.connected_s is None:
                 self._loop.call_later(REFUSED_S, self._begin_next, flight.ended_s + REFUSED_S)
             else:
-                self._loop.call_soon(self._begin_next, flight.ended_s)
+                self._begin_next(flight.ended_s)
         if not self._reading:
             self._read_soon()
 
@@ -253,7 +256,7 @@ class Dispatcher:
                 return
 
     def _read_one(self) -> None:
-        self._report(sample_of(self._unread.popleft(), self._zero_s, self._clean))
+        self._report(sample_of(self._unread.popleft(), self._zero_s, self._clean, self._make))
 
     def _health(self) -> GeneratorHealth:
         return GeneratorHealth(

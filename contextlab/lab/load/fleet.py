@@ -5,7 +5,7 @@ Fleet(order) ── starts, and waits until each is ready ── start(zero) ─
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import sys
 import time
@@ -121,16 +121,19 @@ class Fleet:
             self._told(0.5)
 
     def _told(self, timeout_s: float) -> list[Told]:
-        live = {worker.sock: worker for worker in self._workers if not worker.finished}
-        readable, _, _ = select.select(list(live), [], [], timeout_s)
         found: list[Told] = []
-        for sock in readable:
-            for line in live[sock].lines():
+        with selectors.DefaultSelector() as selector:
+            for worker in self._workers:
+                if not worker.finished:
+                    selector.register(worker.sock, selectors.EVENT_READ, worker)
+            readable = [key.data for key, _ in selector.select(timeout_s)]
+        for worker in readable:
+            for line in worker.lines():
                 told = self._decoder.decode(line)
                 if told.error:
                     raise UnableError(told.error, told.next_step or f"see {self.log}")
-                live[sock].ready = True
-                live[sock].finished = told.health is not None
+                worker.ready = True
+                worker.finished = told.health is not None
                 found.append(told)
         return found
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import struct
@@ -17,6 +18,7 @@ LAST_WORDS = re.compile(rb'(?:\A|[\r\n])data: ?(?:\[DONE\]|\{"error")')
 """What ends a stream whether its body ends or not. JSON holds no line break, so no text of a reply looks like it."""
 _TAIL_BYTES = 20
 """More than LAST_WORDS can match: it may be cut in two by a read."""
+TCP_INFO = getattr(socket, "TCP_INFO", None)
 _TOTAL_RETRANS = struct.Struct("=100xI")
 """The field tcpi_total_retrans of Linux's struct tcp_info."""
 
@@ -33,6 +35,7 @@ class Flight:
         "_tail",
         "connected_s",
         "counts",
+        "crc32",
         "due_s",
         "ended_s",
         "ending",
@@ -72,6 +75,8 @@ class Flight:
         self.counts: list[int] = []
         self.pieces: list[bytes] = []
         self.num_bytes = 0
+        self.crc32: int | None = None
+        """Of all bytes that came; None where the connection is not the request's own, or not ours to read."""
         self.retransmits: int | None = None
         self.whole = self.keeps_open = False
         self.head_ended = False
@@ -133,19 +138,12 @@ class Flight:
         return self.last_words_s is not None
 
 
-def retransmits(fd: int) -> int | None:
+def retransmits(transport: asyncio.BaseTransport | None) -> int | None:
     """Segments that the kernel sent again on a connection until now (TCP_INFO); None where it does not tell."""
-    option = getattr(socket, "TCP_INFO", None)
-    if option is None or fd < 0:
+    if TCP_INFO is None or transport is None or transport.is_closing():
         return None
     try:
-        looked_at = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=fd)
-    except OSError:
-        return None
-    try:
-        info = looked_at.getsockopt(socket.IPPROTO_TCP, option, _TOTAL_RETRANS.size)
+        info = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, TCP_INFO, _TOTAL_RETRANS.size)
         return int(_TOTAL_RETRANS.unpack(info)[0])
-    except (OSError, struct.error):
+    except (AttributeError, OSError, struct.error):
         return None
-    finally:
-        looked_at.detach()

@@ -79,7 +79,7 @@ class GeneralClient:
                 while data := await content.readany():
                     self._stamp(flight, data)
                     if transport is not None and not self._order.kept_connections:
-                        flight.retransmits = retransmits(_fileno(transport))
+                        flight.retransmits = retransmits(transport)
                 self._over(flight, Ending.WHOLE, flight.stamps[-1] if flight.stamps else time.monotonic())
         except (aiohttp.ClientError, OSError, ValueError) as error:
             now = time.monotonic()
@@ -125,8 +125,3 @@ class GeneralClient:
 
 async def _connected(session: Any, context: Any, parameters: Any) -> None:
     context.trace_request_ctx.connected_s = time.monotonic()
-
-
-def _fileno(transport: asyncio.Transport) -> int:
-    sock = None if transport.is_closing() else transport.get_extra_info("socket")
-    return -1 if sock is None else int(sock.fileno())

@@ -5,7 +5,8 @@ One JSON object a line, both ways. Down: LoadOrder without its zero, then `Go`, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
+from typing import get_type_hints
 
 import msgspec
 
@@ -77,6 +78,20 @@ class Go:
 
     zero_s: float = 0.0
     stop: bool = False
+
+
+WireSample = msgspec.defstruct(
+    "WireSample",
+    [
+        (field.name, get_type_hints(Sample)[field.name])
+        if field.default is MISSING
+        else (field.name, get_type_hints(Sample)[field.name], field.default)
+        for field in fields(Sample)
+    ],
+    kw_only=True,
+    gc=False,
+)
+"""A Sample on its way: the same fields, made in a fifth of the time."""
 
 
 class Told(msgspec.Struct, omit_defaults=True):

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -68,8 +68,11 @@ class Said:
             self.reads.append(read)
 
 
-def sample_of(flight: Flight, zero_s: float, clean: Clean = str) -> Sample:
-    """The sample of a flight that has landed; its times count from `zero_s`. `clean` hides what no record may hold."""
+def sample_of(flight: Flight, zero_s: float, clean: Clean = str, make: Callable[..., Any] = Sample) -> Any:
+    """The sample of a flight that has landed; its times count from `zero_s`. `clean` hides what no record may hold.
+
+    `make` gets the fields of a Sample and may make something else of them.
+    """
     ending = flight.ending or Ending.UNSENT
     said = _said(flight, ending) if flight.stamps else Said()
     stamps = [round(at_s - zero_s, DIGITS) for at_s in flight.stamps]
@@ -81,7 +84,7 @@ def sample_of(flight: Flight, zero_s: float, clean: Clean = str) -> Sample:
             open_s = None
     if clean is not str:
         said = _cleaned(said, clean)
-    return Sample(
+    return make(
         index=flight.index,
         mixed=flight.mixed,
         due_s=round(flight.due_s - zero_s, DIGITS),
@@ -107,6 +110,7 @@ def sample_of(flight: Flight, zero_s: float, clean: Clean = str) -> Sample:
         num_bytes=flight.num_bytes,
         num_reads=len(stamps),
         retransmits=flight.retransmits,
+        crc32=flight.crc32,
     )
 
 
@@ -165,10 +169,10 @@ class _Choice(msgspec.Struct, gc=False):
 
 
 class _Frame(msgspec.Struct, gc=False):
-    """An event of the usual form; what is declared None here must be absent or null, else it is not."""
+    """An event of the usual form; what is declared None here must be absent or null, else it is not one."""
 
     id: str | None = None
-    object: str | None = None
+    object: Literal["chat.completion.chunk", "text_completion", "chat.completion"] | None = None
     choices: list[_Choice] | None = None
     usage: _Counts | None = None
     error: None = None
@@ -202,8 +206,7 @@ def quick(body: bytes, ends: Sequence[int]) -> Said | None:
     if len(frames) != len(parts):
         return None
     said = Said(num_frames=len(frames) + 1, num_done=1, end_read=bisect_left(ends, len(body)))
-    if not _take(said, frames, _reads_of(parts, ends)):
-        return None
+    _take(said, frames, _reads_of(parts, ends))
     return said
 
 
@@ -215,8 +218,8 @@ def _reads_of(parts: Sequence[bytes], ends: Sequence[int]) -> list[int]:
     return [bisect_left(ends, until) for until in untils]
 
 
-def _take(said: Said, frames: Sequence[_Frame], reads: Sequence[int]) -> bool:
-    """Add what events of the usual form say; False if one of them is an error. `reads` as in `Said`, one an event."""
+def _take(said: Said, frames: Sequence[_Frame], reads: Sequence[int]) -> None:
+    """Add what events of the usual form say. `reads` holds the number of a read for each of them."""
     last_id: str | None = None
     pieces, places = said.pieces, said.reads
     for frame, read in zip(frames, reads, strict=True):
@@ -237,9 +240,6 @@ def _take(said: Said, frames: Sequence[_Frame], reads: Sequence[int]) -> bool:
                 said.finish_reason = choice.finish_reason
         if frame.usage is not None:
             said.usage = _usage(frame.usage)
-        if frame.object == "error":
-            return False
-    return True
 
 
 def _usage(counts: _Counts) -> Usage:
@@ -292,10 +292,9 @@ def _usual(data: bytes) -> _Frame | None:
     try:
         if not data.isascii():
             data.decode()
-        frame = _FRAMES.decode(data)
+        return _FRAMES.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return None if frame.object == "error" else frame
 
 
 def _take_odd(said: Said, text: str, read: int, status: int) -> None:

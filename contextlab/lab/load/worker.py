@@ -23,11 +23,11 @@ from typing import Any
 import msgspec
 import uvloop
 
-from contextlab.experiment import GeneratorHealth, Sample
+from contextlab.experiment import GeneratorHealth
 from contextlab.lab.load.client import FastClient
 from contextlab.lab.load.dispatch import Dispatcher
 from contextlab.lab.load.general import GeneralClient
-from contextlab.lab.load.order import Assignment, Go, Told
+from contextlab.lab.load.order import Assignment, Go, Told, WireSample
 from contextlab.model import ContextlabError
 
 FLUSH_EVERY_S = 0.05
@@ -56,9 +56,9 @@ class Channel:
         """Keep a line for the tool."""
         self._out += self._encoder.encode(told) + b"\n"
 
-    def report(self, seen: Sample | GeneratorHealth) -> None:
+    def report(self, seen: object) -> None:
         """Keep a sample, or the health, for the tool."""
-        name = b'{"sample":%b}\n' if isinstance(seen, Sample) else b'{"health":%b}\n'
+        name = b'{"health":%b}\n' if isinstance(seen, GeneratorHealth) else b'{"sample":%b}\n'
         self._out += name % self._encoder.encode(seen)
         if len(self._out) > FLUSH_BYTES:
             self._flush()
@@ -122,7 +122,7 @@ async def work(sock: socket.socket, assignment: Assignment) -> None:
 
     try:
         _settle(assignment)
-        channel.dispatcher = Dispatcher(assignment, client, channel.report, clean if order.secrets else str)
+        channel.dispatcher = Dispatcher(assignment, client, channel.report, clean if order.secrets else str, WireSample)
     except ContextlabError as error:
         channel.tell(Told(error=error.message, next_step=error.next_step))
         channel.finish()

@@ -14,7 +14,6 @@ import uvloop
 
 from contextlab import registry
 from contextlab.experiment import Landed, Placed
-from contextlab.lab.link.emulation import Emulated
 from contextlab.lab.link.exposure import Armed
 from contextlab.lab.link.relay import Relay
 from tests.lab.link.upstream import LINGER_0
@@ -31,7 +30,7 @@ def fault(name: str, start_s: float = 0.0, length_s: float = 60.0, **options: An
 class Relaying:
     """A relay to `upstream` with these faults, whose zero is now."""
 
-    def __init__(self, upstream: tuple[str, int], *faults: Placed, seed: int = 7, emulated: bool = False) -> None:
+    def __init__(self, upstream: tuple[str, int], *faults: Placed, seed: int = 7) -> None:
         self._loop = uvloop.new_event_loop()
         self._errors: list[dict[str, Any]] = []
         self._loop.set_exception_handler(lambda loop, context: self._errors.append(context))
@@ -41,7 +40,7 @@ class Relaying:
         self.zero_s = time.monotonic()
         self.armed = [
             Armed(
-                Emulated(registry.make_fault(one)) if emulated else registry.make_fault(one),
+                registry.make_fault(one),
                 number=number,
                 start_s=self.zero_s + one.start_s,
                 end_s=self.zero_s + one.end_s,

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from contextlab.experiment import Placed
-from contextlab.lab.link import tunnel
+from contextlab.lab.link import netem, tunnel
 from contextlab.lab.link.route import Route
 from contextlab.model import UnableError, UsageError
 from tests.lab.link.relaying import Client, Reads, fault, until, whole
@@ -103,6 +103,14 @@ def test_what_cannot_be_is_refused(
         Route(upstream.address, engine=engine, log=log, seed=4) as route,
     ):
         route.arm(placed, time.monotonic())
+
+
+def test_an_engine_that_this_machine_has_not_is_told(tmp_path: Path) -> None:
+    why_not = netem.probe()
+    if not why_not:
+        pytest.skip("there is netem here")
+    with pytest.raises(UnableError, match="no netem here"):
+        Route(("127.0.0.1", 9), engine="netem", log=tmp_path / "link.log", seed=4)
 
 
 def test_an_unknown_host_is_told(tmp_path: Path) -> None:

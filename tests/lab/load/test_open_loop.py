@@ -123,6 +123,14 @@ def test_stopping_early_gives_up_what_is_under_way_and_says_what_was_not_sent(tm
     assert came.healths[0].num_requests == 2
 
 
+def test_stopping_before_the_beginning_sends_nothing(tmp_path: Path) -> None:
+    with Fleet(loads.order(1, times=[0.0, 1.0]), log=tmp_path / "client.log") as fleet:
+        fleet.stop()
+        came = loads.gathered(fleet)
+    assert [sample.ending for sample in came.samples] == [Ending.UNSENT] * 2
+    assert came.healths[0].num_requests == 0
+
+
 def test_the_end_of_the_drain_ends_the_arm(tmp_path: Path) -> None:
     with Scripted() as server:
         one = loads.order(server.port, ["/stalls"], times=[0.0, 0.1], timeout_s=90.0, drain_s=0.3)
