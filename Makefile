@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# Hundreds of processes start in a run of the tests; each would compile the sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
@@ -21,15 +23,16 @@ $(READY): $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(READY_DEV): $(READY)
-	$(PIP) --editable '.[llama,hf,dev]'
+	$(PIP) --editable '.[llama,hf,optuna,dev]'
 	touch $@
 
 # Exit 1 means that the tool found something, which is what the demo is for.
 demo: setup
 	$(BIN)/contextlab overflow smollm2 || test $$? -eq 1
 
+# Two files of tests at a time, for two cores; a test that is marked `alone` waits until it is.
 test: setup-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: setup-dev types
 	$(BIN)/ruff format --check .

@@ -180,22 +180,31 @@ def open_loop(name: str, python: Path | None, server: OwnedServer, folder: Path,
     }
 
 
-def highest(name: str, python: Path | None, server: OwnedServer, folder: Path) -> tuple[float, str]:
-    """The highest rate, by doubling, that a client sustains on one processor in one of three tries; why not more."""
-    rate, best = FIRST_LEVEL_PER_S, 0.0
+def highest(name: str, python: Path | None, server: OwnedServer, folder: Path) -> dict[str, Any]:
+    """The highest rates, by doubling, at which a client on one processor keeps up, and is in time as well.
+
+    A level may be tried three times: another process on its processor for a moment makes any client late.
+    """
+    found: dict[str, Any] = {"keeps_up_to_per_s": 0.0, "in_time_to_per_s": 0.0, "why": ""}
+    rate = FIRST_LEVEL_PER_S
     while True:
-        whys = []
+        keeps_up = False
         for _ in range(TRIES):
             before_s, began_s = server_cpu_s(server), time.monotonic()
             seen = open_loop(name, python, server, folder, rate)
             share = (server_cpu_s(server) - before_s) / (time.monotonic() - began_s)
-            if seen["achieved"] >= LEAST_ACHIEVED and seen["lateness_p99_s"] <= MOST_LATENESS_S:
-                break
-            why = f"at {rate:g}/s {seen['achieved']:.0%} achieved, lateness p99 {seen['lateness_p99_s'] * 1e3:.1f} ms"
-            whys.append(why + (f", server {share:.0%} busy" if share > 0.5 else ""))
-        if len(whys) == TRIES:
-            return best, whys[-1]
-        best, rate = rate, rate * 2
+            if seen["achieved"] >= LEAST_ACHIEVED:
+                keeps_up = True
+                found["keeps_up_to_per_s"] = rate
+                if seen["lateness_p99_s"] <= MOST_LATENESS_S:
+                    found["in_time_to_per_s"] = rate
+                    break
+        if not keeps_up:
+            found["why"] = f"at {rate:g}/s {seen['achieved']:.0%}" + (
+                f", server {share:.0%} busy" if share > 0.5 else ""
+            )
+            return found
+        rate *= 2
 
 
 def server_cpu_s(server: OwnedServer) -> float:
@@ -287,14 +296,16 @@ def show_costs(title: str, rows: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def show_open_loop(pythons: Mapping[str, Path | None], server: OwnedServer, folder: Path) -> dict[str, Any]:
-    """Lateness, and the highest rate on one processor."""
-    say(f"\nopen loop, Poisson, kept connections; lateness at {RATE_PER_S:g} requests/s")
+    """Lateness, and the highest rates on one processor."""
+    most = f"{MOST_LATENESS_S * 1e3:g} ms"
+    say(f"\nopen loop, Poisson, kept connections, one processor; in time: lateness p99 up to {most}")
+    say(f"  client    lateness p99 at {RATE_PER_S:g}/s  keeps up to  in time to")
     found = {}
     for name, python in pythons.items():
         late_s = min(open_loop(name, python, server, folder, RATE_PER_S)["lateness_p99_s"] for _ in range(TRIES))
-        best, why = highest(name, python, server, folder)
-        say(f"  {name:8} lateness p99 {late_s * 1e3:7.2f} ms   highest rate {best:6g}/s ({why})")
-        found[name] = {"lateness_p99_s": late_s, "highest_per_s": best, "why": why}
+        row = found[name] = {"lateness_p99_s": late_s, **highest(name, python, server, folder)}
+        rates = f"{row['keeps_up_to_per_s']:10g}/s {row['in_time_to_per_s']:9g}/s"
+        say(f"  {name:8} {late_s * 1e3:20.2f} ms {rates}   ({row['why']})")
     return found
 
 

@@ -15,6 +15,7 @@ HAProxy runs in TCP mode with one thread. The packet link's MTU is 1500, loopbac
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -22,7 +23,6 @@ import socket
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -46,11 +46,13 @@ CHUNK = b"z" * (1 << 16)
 
 
 def serve(listening_fd: int) -> None:
-    """Echo what comes; a line `bulk N` is answered by N bytes."""
+    """Echo what comes; a line `bulk N` is answered by N bytes. One connection after the other, and no threads: what a
+    thread has used is not told any more when it has ended."""
     listening = socket.socket(fileno=listening_fd)
     while True:
         connection, _ = listening.accept()
-        threading.Thread(target=_serve_one, args=(connection,), daemon=True).start()
+        with contextlib.suppress(ConnectionError):
+            _serve_one(connection)
 
 
 def _serve_one(connection: socket.socket) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import fields, replace
 from difflib import get_close_matches
+from functools import cache
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any, Literal, TextIO, cast, overload
@@ -43,7 +45,7 @@ def _modules(package: str, group: str) -> Iterator[ModuleType]:
     folder = importlib.import_module(package)
     for info in pkgutil.iter_modules(folder.__path__):
         yield importlib.import_module(f"{package}.{info.name}")
-    for entry in entry_points(group=group):
+    for entry in _entry_points(tuple(sys.path)).select(group=group):
         try:
             yield importlib.import_module(entry.module)
         except Exception as error:  # somebody else's code: whatever it raises, say whose it is
@@ -51,6 +53,15 @@ def _modules(package: str, group: str) -> Iterator[ModuleType]:
                 f"the extension {entry.value} ({group}) cannot be loaded: {type(error).__name__}: {error}",
                 "mend it, or uninstall the package that brings it",
             ) from error
+
+
+@cache
+def _entry_points(path: tuple[str, ...]) -> Any:
+    """Those of everything installed on this path: reading them takes a while, and what a nursery forks need not.
+
+    To be asked by `select`; the type has that in each version of Python, but not one name.
+    """
+    return entry_points()
 
 
 def _claim(found: dict[str, ModuleType], name: str, module: ModuleType, kind: str) -> None:
@@ -339,6 +350,22 @@ def server_command(spec: TargetSpec) -> ServerCommand | None:
 def runs_in_child(spec: TargetSpec) -> bool:
     """Whether a target of this scheme lives inside the process that opens it (its module says IN_PROCESS)."""
     return bool(getattr(targets()[spec.scheme], "IN_PROCESS", False))
+
+
+def warms_up(spec: TargetSpec) -> bool:
+    """Whether a target that lives inside a process can be loaded before that is forked (its module has `warm_up`)."""
+    return hasattr(targets()[spec.scheme], "warm_up")
+
+
+def warm_up(spec: TargetSpec) -> bool:
+    """Load what every probe of this target needs, to be forked; False where each process must load it itself."""
+    warm: Callable[[TargetSpec], bool] = targets()[spec.scheme].warm_up
+    return warm(spec)
+
+
+def starts_clean(spec: TargetSpec, task: str) -> bool:
+    """Whether a task wants a process in which nothing is loaded yet (its target's CLEAN_TASKS)."""
+    return task in getattr(targets()[spec.scheme], "CLEAN_TASKS", ())
 
 
 def open_target(spec: TargetSpec, knowledge: Knowledge | None = None) -> AbstractAsyncContextManager[Target]:

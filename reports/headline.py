@@ -7,7 +7,7 @@ is not known here, is told in words that hold whatever it did.
 from __future__ import annotations
 
 from contextlab.model import Outcome, Run, Verdict
-from contextlab.reports import grouping, summary
+from contextlab.reports import grouping, pareto, summary
 from contextlab.reports.chaos_words import EMULATED, fault_words, is_emulated, load_words
 from contextlab.reports.wording import clean, listed, quote
 
@@ -23,10 +23,11 @@ MAX_NAMED = 3
 
 
 def word(run: Run) -> str:
-    """FAILED, HELD, UNKNOWN or INTERRUPTED."""
+    """FAILED, HELD, UNKNOWN or INTERRUPTED; a sweep that came to an end has MEASURED."""
     if summary.exit_status(run)["code"] in summary.INTERRUPT_CODES:
         return "INTERRUPTED"
-    return {Verdict.FAIL: "FAILED", Verdict.PASS: "HELD", Verdict.UNKNOWN: "UNKNOWN"}[summary.verdict(run)]
+    held = "MEASURED" if _swept(run) else "HELD"
+    return {Verdict.FAIL: "FAILED", Verdict.PASS: held, Verdict.UNKNOWN: "UNKNOWN"}[summary.verdict(run)]
 
 
 def sentence(run: Run) -> str:
@@ -34,6 +35,8 @@ def sentence(run: Run) -> str:
     what = summary.subject(run)
     failed = names(run, Verdict.FAIL)
     so_far = f"; failed so far: {failed}" if failed else ""
+    if found := _swept(run):
+        return _sweep(run, f"{what}: {found}", so_far)
     match word(run):
         case "INTERRUPTED":
             return f"{what} was stopped after {grouping.num_probes(run)}{so_far}"
@@ -60,7 +63,7 @@ def sentence(run: Run) -> str:
 def tells_exit(run: Run) -> bool:
     """Whether the word says already why the run ended with its exit code, and there is no other reason."""
     status = summary.exit_status(run)
-    return len(status["all"]) <= 1 and {"FAILED": 1, "HELD": 0}.get(word(run)) == status["code"]
+    return len(status["all"]) <= 1 and {"FAILED": 1, "HELD": 0, "MEASURED": 0}.get(word(run)) == status["code"]
 
 
 def names(run: Run, wanted: Verdict) -> str:
@@ -82,6 +85,21 @@ def _saying(run: Run, at_the_window: str, anyhow: str) -> str:
             probe = clean(places[0]) if len(places) == 1 else grouping.num_probes(run)
             return f"{probe} of {what}, repeated"
     return f"{what} {anyhow}"
+
+
+def _swept(run: Run) -> str:
+    """What a sweep found; "" of every other run."""
+    return pareto.words(run) if summary.command(run) == "pareto" else ""
+
+
+def _sweep(run: Run, found: str, so_far: str) -> str:
+    match word(run):
+        case "INTERRUPTED":
+            return f"{found} (stopped before its end){so_far}"
+        case "FAILED":
+            failed = names(run, Verdict.FAIL)
+            return f"{found}; failed: {failed}" if failed else found
+    return f"{found} ({summary.KILLED}){so_far}" if run.end is None else found
 
 
 def _under(run: Run, wanted: Verdict) -> str:

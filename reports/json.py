@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from contextlab.model import ContextlabError, Finding, Limits, Run, Verdict
-from contextlab.reports import chaos_json, grouping, summary
+from contextlab.reports import chaos_json, grouping, pareto_json, summary
 
 
 def write(run: Run, out: TextIO) -> None:
@@ -36,7 +36,7 @@ def document(run: Run) -> dict[str, Any]:
         "limits": _limits(known.limits if known else Limits()),
         "findings": [_finding(finding) for finding in grouping.findings(run)],
         "skipped": [{"scenario": skip.scenario, "probe": skip.probe, "reason": skip.reason} for skip in run.skips],
-        **_experiments(summary.command(run), run),
+        **_own(summary.command(run), run),
         "run": run.path,
     }
     return {name: finite(field) for name, field in fields.items()}
@@ -57,7 +57,7 @@ def failure_document(command: str, target: str, error: ContextlabError) -> dict[
         "limits": _limits(Limits()),
         "findings": [],
         "skipped": [],
-        **_experiments(command),
+        **_own(command),
         "run": None,
         "next_step": error.next_step,
     }
@@ -89,11 +89,14 @@ def _frame(command: str, target: str) -> dict[str, Any]:
     return {"schema": f"contextlab.{command}/1", "command": command, "target": target}
 
 
-def _experiments(command: str, run: Run | None = None) -> dict[str, Any]:
-    """What only `chaos` has."""
-    if command != "chaos":
-        return {}
-    return {"experiments": chaos_json.experiments(run) if run is not None else []}
+def _own(command: str, run: Run | None = None) -> dict[str, Any]:
+    """What only that command has."""
+    match command:
+        case "chaos":
+            return {"experiments": chaos_json.experiments(run) if run is not None else []}
+        case "pareto":
+            return pareto_json.fields(run)
+    return {}
 
 
 def _limits(limits: Limits) -> dict[str, Any]:

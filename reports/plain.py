@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import chaos, grouping, headline, summary
+from contextlab.reports import chaos, grouping, headline, pareto, summary
 from contextlab.reports.grouping import Group
 from contextlab.reports.wording import (
     COUNTED_AS,
@@ -25,6 +25,9 @@ from contextlab.reports.wording import (
     value,
 )
 
+_LINES = {"chaos": chaos.lines, "pareto": pareto.lines}
+"""What a command says in place of limits and outcomes."""
+
 
 def lines(run: Run) -> Iterator[str]:
     """The report, line by line, the verdict first."""
@@ -36,8 +39,8 @@ def lines(run: Run) -> Iterator[str]:
     yield from (f"note: {quote(note)}" for note in summary.notes(run))
     if tested := summary.target_facts(run):
         yield f"target: {', '.join(tested)}"
-    if summary.command(run) == "chaos":
-        for rows in chaos.lines(run):
+    if own := _LINES.get(summary.command(run)):
+        for rows in own(run):
             yield from _under(rows)
     else:
         yield from _under(_limits(run))

@@ -11,13 +11,14 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from contextlab.experiment import Experiment
 from contextlab.model import Layer, Limit, Run, Verdict
-from contextlab.reports import grouping
+from contextlab.reports import grouping, pareto
 from contextlab.reports.wording import COUNTED_AS, clean, listed, num, value
 
 KILLED = "the run was killed before it could finish"
@@ -52,7 +53,9 @@ def exit_status(run: Run) -> dict[str, Any]:
 
 
 def tally_words(run: Run) -> str:
-    """`41 probes: 7 failed, 2 unknown, 32 held`, and what was skipped."""
+    """`41 probes: 7 failed, 2 unknown, 32 held`, and what was skipped; of a sweep, how much was measured."""
+    if command(run) == "pareto" and (measured := pareto.tally_words(run)):
+        return measured
     counts = grouping.tally(run)
     words = [f"{counts[each]} {COUNTED_AS[each]}" for each in sorted(Verdict, reverse=True) if counts[each]]
     total = grouping.num_probes(run)
@@ -213,8 +216,11 @@ def command_line(run: Run) -> list[str]:
 def next_command(run: Run) -> list[str]:
     """The one command worth running next, in shell words: repeat the worst probe, run again, or read it all.
 
-    A chaos run is repeated whole: equal seeds give equal plans and faults.
+    A chaos run is repeated whole: equal seeds give equal plans and faults. A sweep goes on
+    where it left something open.
     """
+    if command(run) == "pareto":
+        return _next_sweep(run)
     if command(run) == "chaos" and verdict(run) is not Verdict.PASS and (again := command_line(run)):
         return again
     for wanted in (Verdict.FAIL, Verdict.UNKNOWN):
@@ -224,6 +230,17 @@ def next_command(run: Run) -> list[str]:
     if run.end is None or exit_status(run)["code"] in INTERRUPT_CODES or not run.findings:
         return command_line(run) or _words("contextlab", command(run), target(run) or "--help")
     return _words("contextlab", "report", run.path, "--as", "json")
+
+
+def _next_sweep(run: Run) -> list[str]:
+    """Go on with a sweep that was cut or left something undecided; measure again where nothing could be used."""
+    argv = [str(word) for word in run.header.get("argv") or ()]
+    cut = run.end is None or exit_status(run)["code"] in INTERRUPT_CODES
+    if argv and pareto.is_whole(run) and not cut:
+        return _words("contextlab", "report", run.path, "--as", "json")
+    if not argv or not pareto.is_begun(run):
+        return command_line(run) or _words("contextlab", command(run), target(run) or "--help")
+    return command_line(replace(run, header={**run.header, "argv": pareto.going_on(argv, run, cut=cut)}))
 
 
 def _unique(run: Run, probe: str, group: grouping.Group) -> str:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import chaos, grouping, headline, plain, summary
+from contextlab.reports import chaos, grouping, headline, pareto, plain, summary
 from contextlab.reports.grouping import Group
 from contextlab.reports.layout import GAP, MARK_CELLS, command, flowing, grid, labelled, wrapped
 from contextlab.reports.matrix import matrix
@@ -39,7 +39,15 @@ MIN_WIDTH = 40
 MAX_PROSE = 112
 """Sentences are not set wider than this, however wide the terminal."""
 
-_HEADLINES = {"FAILED": "bold red", "HELD": "bold green", "UNKNOWN": "bold yellow", "INTERRUPTED": "bold yellow"}
+_HEADLINES = {
+    "FAILED": "bold red",
+    "HELD": "bold green",
+    "MEASURED": "bold green",
+    "UNKNOWN": "bold yellow",
+    "INTERRUPTED": "bold yellow",
+}
+_SECTIONS = {"chaos": chaos.sections, "pareto": pareto.sections}
+"""What a command shows in place of limits and outcomes."""
 _BODY = 14
 """The column at which the body of a finding begins, after its labels."""
 _MIN_GROUNDS = 56
@@ -66,8 +74,8 @@ def _painted(run: Run, console: Console) -> str:
 def _lines(run: Run, width: int) -> Iterator[Text]:
     prose = min(width, MAX_PROSE)
     yield from _verdict(run, prose)
-    if summary.command(run) == "chaos":
-        for title, part in chaos.sections(run, width, prose):
+    if own := _SECTIONS.get(summary.command(run)):
+        for title, part in own(run, width, prose):
             yield from _section(title, part)
     else:
         yield from _section("limits", _limits(run, prose))

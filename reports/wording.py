@@ -39,6 +39,7 @@ _ASCII = str.maketrans(
         "−": "-",
         "→": ">",
         "∞": "inf",
+        **dict(zip("●◌∙★┆╌┤└┬↑↓", "o?.*:=+++^v", strict=True)),
         **dict(zip("▁▂▃▄▅▆▇█─░▒▓", "_.-~=+*#-:%#", strict=True)),
     }
 )

@@ -56,6 +56,7 @@ def test_help_loads_nothing_heavy(words: tuple[str, ...]) -> None:
     assert [name for name in modules if name.startswith(OURS_TOO_EARLY)] == []
 
 
+@pytest.mark.alone
 def test_help_answers_at_once() -> None:
     best_s = float("inf")
     for _ in range(TRIES):

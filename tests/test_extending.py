@@ -41,6 +41,17 @@ def test_every_example_of_the_page_is_found_and_works(plugin: Path, tmp_path: Pa
     assert written.out.startswith(f"{ran.document['findings'][0]['verdict']} ")
 
 
+@pytest.mark.process
+def test_the_fault_and_the_chaos_scenario_of_the_page_work(plugin: Path, tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(plugin)}
+    assert "often" in contextlab("faults", "show", "hiccup", cwd=tmp_path, env=env).out
+    words = ("--scenario", "hiccups", "--duration", "2s", "--rate", "10", "--json")
+    ran = contextlab("chaos", "fake:caps", *words, cwd=tmp_path, env=env)
+    [experiment] = ran.document["experiments"]
+    assert experiment["evidence"][0]["landed"] is True, ran.document
+    assert ran.code in (0, 3)  # 3: on a busy machine the client itself may be late
+
+
 def test_a_name_taken_twice_names_both_places(plugin: Path, tmp_path: Path) -> None:
     twin = plugin / "my_package" / "empty_prompt.py"
     twin.write_text(twin.read_text().replace("empty-prompt", "find-limit"))

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from contextlab import __version__
-from contextlab.cli import calibrate, chaos, faults, inspect, models, overflow, replay, report, scenarios
+from contextlab.cli import calibrate, chaos, faults, inspect, models, overflow, pareto, replay, report, scenarios
 from contextlab.cli.output import in_words, printing, show_error, write_failure
 from contextlab.model import ContextlabError, UsageError
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 app.command(name="overflow", rich_help_panel="Find out", epilog=overflow.EPILOG)(overflow.overflow)
 app.command(name="chaos", rich_help_panel="Find out", epilog=chaos.EPILOG)(chaos.chaos)
+app.command(name="pareto", rich_help_panel="Find out", epilog=pareto.EPILOG)(pareto.pareto)
 app.command(name="inspect", rich_help_panel="Find out", epilog=inspect.EPILOG)(inspect.inspect)
 app.command(name="calibrate", rich_help_panel="Set up", epilog=calibrate.EPILOG)(calibrate.calibrate)
 app.command(name="replay", rich_help_panel="Find out", epilog=replay.EPILOG)(replay.replay)

@@ -94,9 +94,9 @@ def chaos(
     """Inject faults under load, prove that they landed, and tell what they did and whether the target recovered."""
     from contextlab.cli.output import printing
     from contextlab.cli.session import SMALLEST_MEMORY_BYTES, Session, parse_bytes, policy, recordable_argv
-    from contextlab.lab.chaos import ChaosLab, ChaosOptions
-    from contextlab.lab.foretelling import foretold
-    from contextlab.lab.planning import Words, chosen, planned
+    from contextlab.lab.chaos.foretelling import foretold
+    from contextlab.lab.chaos.planning import Words, chosen, planned
+    from contextlab.lab.chaos.run import ChaosLab, ChaosOptions
     from contextlab.lab.run import Options
 
     session = Session(command="chaos", target=target or "", json=json, quiet=quiet, runs=runs, output=output)

@@ -90,11 +90,19 @@ class Session:
         """Run something in a lab, report it, and return its record; sets `code`."""
         return self.work_in(lambda folder, listener: Lab(spec, folder, options, listener), run)
 
-    def work_in(self, make: Callable[[Path, Callable[[Record], None]], L], run: Callable[[L], int]) -> Run:
-        """The same in a lab of another kind, which `make` opens on the run's folder and the live display."""
+    def work_in(
+        self,
+        make: Callable[[Path, Callable[[Record], None]], L],
+        run: Callable[[L], int],
+        folder: Path | None = None,
+    ) -> Run:
+        """The same in a lab of another kind, which `make` opens on the run's folder and the live display.
+
+        `folder`: that of a run which goes on; else a new one.
+        """
         from contextlab.reports.live import Live
 
-        folder = self._output or new_folder(self._runs, self.command, self.target)
+        folder = folder or self._output or new_folder(self._runs, self.command, self.target)
         with Live(sys.stderr, quiet=self._quiet) as live:
             lab = make(folder, live)
             self._folder = folder

@@ -15,18 +15,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from contextlab import registry
 from contextlab.analysis.exchanges import fold
 from contextlab.lab.child import Order
 from contextlab.lab.journal import plain, revive
-from contextlab.lab.process import TAIL_LINES, KeptProcess, default_memory_limit_bytes, with_last_event
-from contextlab.model import Event, Exchange, ProcessEnd, Request, UnableError
+from contextlab.lab.process import TAIL_LINES, KeptProcess, default_memory_limit_bytes, process_end, with_last_event
+from contextlab.model import Event, Exchange, Probe, ProcessEnd, Request, TargetSpec, UnableError
 
 POLL_S = 0.1
 SERVER_DEAD_GRACE_S = 3.0
@@ -77,19 +79,35 @@ Birth = Callable[[int], Cradle]
 
 
 class Nursery:
-    """The warm process from which children of HTTP probes are forked; see `nursery.py`. Its log is theirs too."""
+    """The warm process from which children are forked; see `nursery.py`. Its log is theirs too.
 
-    def __init__(self, log: Path, memory_limit_bytes: int | None = None) -> None:
+    `inside`: a target that lives in the children; whether they can be forked is then known when it is `warm`.
+    """
+
+    def __init__(self, log: Path, memory_limit_bytes: int | None = None, inside: TargetSpec | None = None) -> None:
         self.log = log
         self.memory_limit_bytes = memory_limit_bytes or default_memory_limit_bytes()
         self.control, theirs = socket.socketpair()
         fd = theirs.detach()
-        self._process = KeptProcess([sys.executable, "-m", "contextlab.lab.nursery", str(fd)], log=log, pass_fds=(fd,))
+        words = [str(fd)] if inside is None else [str(fd), msgspec.json.encode(inside).decode()]
+        self._process = KeptProcess(
+            [sys.executable, "-m", "contextlab.lab.nursery", *words],
+            log=log,
+            memory_limit_bytes=self.memory_limit_bytes if inside is not None else 0,
+            pass_fds=(fd,),
+        )
 
-    def birth(self, events_fd: int) -> Cradle:
+    def warm(self, timeout_s: float) -> bool:
+        """Wait until the target is loaded; False where its children cannot be forked, or it took too long, or died."""
+        readable, _, _ = select.select([self.control], [], [], timeout_s)
+        with self.control.makefile("rb", buffering=0) as answers:
+            line = answers.readline() if readable else b""
+        return bool(line) and not json.loads(line)["cold"]
+
+    def birth(self, events_fd: int, memory_limit_bytes: int | None = None) -> Cradle:
         """Fork a child. Raises UnableError where the nursery itself has died."""
         order, order_write = os.pipe()
-        message = json.dumps({"memory_limit_bytes": self.memory_limit_bytes}).encode()
+        message = json.dumps({"memory_limit_bytes": memory_limit_bytes or self.memory_limit_bytes}).encode()
         log_start_bytes = self.log.stat().st_size
         try:
             socket.send_fds(self.control, [message], [order, events_fd])
@@ -134,8 +152,7 @@ class _Forked:
                 with self._log.open("rb") as file:
                     file.seek(self._log_start_bytes)
                     tail = file.read().decode("utf-8", errors="replace").splitlines()[-TAIL_LINES:]
-                fields = json.loads(line or b'{"signal": "SIGKILL"}')
-                self._end = ProcessEnd(**fields, timed_out=self._timed_out, stderr_tail=tuple(tail))
+                self._end = process_end(json.loads(line or b'{"signal": "SIGKILL"}'), tail, timed_out=self._timed_out)
         return self._end
 
     def kill(self, *, timed_out: bool = False) -> ProcessEnd:
@@ -154,7 +171,7 @@ class _Forked:
 
 
 def spawned(log: Path, memory_limit_bytes: int | None = None) -> Birth:
-    """Births by a Python start of its own each: for targets that run inside the child."""
+    """Births by a Python start of its own each: for targets inside the child that must start clean."""
 
     def birth(events_fd: int) -> Cradle:
         return KeptProcess(
@@ -166,6 +183,52 @@ def spawned(log: Path, memory_limit_bytes: int | None = None) -> Birth:
         )
 
     return birth
+
+
+@contextlib.contextmanager
+def births(
+    spec: TargetSpec, log: Path, memory_limit_bytes: int | None = None, *, warm_up_s: float = 0.0
+) -> Iterator[Callable[[Probe | None], Birth]]:
+    """Where the children of a run come from, by probe; the child that opens the target is born for None.
+
+    Forked where they only talk to a server. A target inside the child is loaded once, in `warm_up_s` at most, and
+    forked; where that cannot be, or the task wants to start clean, the child has a Python start of its own.
+    """
+    if not registry.runs_in_child(spec):
+        with contextlib.closing(Nursery(log)) as nursery:
+            yield lambda probe: nursery.birth
+        return
+
+    with contextlib.ExitStack() as stack:
+        warm: Nursery | None = None
+        if registry.warms_up(spec):
+            warm = stack.enter_context(contextlib.closing(Nursery(log, memory_limit_bytes, spec)))
+            if not warm.warm(warm_up_s):
+                warm.close()
+                warm = None
+
+        def birth(probe: Probe | None) -> Birth:
+            limit_bytes = (probe.memory_limit_bytes if probe else None) or memory_limit_bytes
+            cold = spawned(log, limit_bytes)
+            if warm is None or (probe is not None and registry.starts_clean(spec, probe.task)):
+                return cold
+            return partial(_forked_or_else, warm, limit_bytes, cold)
+
+        yield birth
+
+
+def _forked_or_else(nursery: Nursery, memory_limit_bytes: int | None, other: Birth, events_fd: int) -> Cradle:
+    """A child of the nursery, or, where that has died meanwhile, one of the other birth."""
+    spare_fd = os.dup(events_fd)
+    try:
+        child = nursery.birth(events_fd, memory_limit_bytes)
+    except UnableError:
+        return other(spare_fd)
+    except BaseException:
+        os.close(spare_fd)
+        raise
+    os.close(spare_fd)
+    return child
 
 
 def run_child(

@@ -80,18 +80,27 @@ def revive(value: object, kind: type[T]) -> T:
 class Journal:
     """Writes one record. Every line is also handed to `listener`, after it is safe.
 
+    `goes_on`: the folder holds a record that was cut off, and this one goes on where that ended; half a last line goes.
     Raises UnableError where the folder cannot be made or written; what was written before stays readable.
     """
 
     def __init__(
-        self, folder: Path, clock: Callable[[], float], listener: Callable[[Record], None] = lambda record: None
+        self,
+        folder: Path,
+        clock: Callable[[], float],
+        listener: Callable[[Record], None] = lambda record: None,
+        *,
+        goes_on: bool = False,
     ) -> None:
         self.folder = folder
         self.path = folder / RECORD
         self._clock = clock
         self._listener = listener
         try:
-            folder.mkdir(parents=True, exist_ok=False)
+            if goes_on:
+                _drop_half_line(self.path)
+            else:
+                folder.mkdir(parents=True, exist_ok=False)
             self._file = self.path.open("ab", buffering=0)
         except FileExistsError:
             raise UnableError(f"the folder {folder} exists already", "choose another --output") from None
@@ -126,6 +135,12 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+
+
+def _drop_half_line(path: Path) -> None:
+    """Cut a record back to its last whole line."""
+    with path.open("r+b") as file:
+        file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def find_run(name: str, runs: Path) -> Path:

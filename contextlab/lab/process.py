@@ -110,16 +110,7 @@ class KeptProcess:
                 self._facts |= {"exit_code": None, "signal": "SIGKILL"}
                 self._end_orphans()
         lines = self.log_lines(self.log_start_bytes)[-TAIL_LINES:]
-        kills = self._facts.get("num_memory_kills")
-        spoke_of_memory = any(_tells_of_memory(line) for line in lines)
-        return ProcessEnd(
-            exit_code=self._facts["exit_code"],
-            signal=self._facts.get("signal"),
-            timed_out=self._killed_late,
-            out_of_memory=True if kills or spoke_of_memory else (False if kills == 0 else None),
-            peak_memory_bytes=self._facts.get("peak_memory_bytes"),
-            stderr_tail=tuple(lines),
-        )
+        return process_end(self._facts, lines, timed_out=self._killed_late)
 
     def wait(self, timeout_s: float) -> ProcessEnd | None:
         """Wait until it ended; None if it still runs when the time is up."""
@@ -214,6 +205,20 @@ class KeptProcess:
             self._read()
             if readable and fact not in self._facts and self._keeper.poll() is not None:
                 return
+
+
+def process_end(facts: Mapping[str, Any], last_lines: Sequence[str], *, timed_out: bool) -> ProcessEnd:
+    """How a process ended, by what its keeper (or the nursery) told of it and by its last words."""
+    kills = facts.get("num_memory_kills")
+    spoke_of_memory = any(_tells_of_memory(line) for line in last_lines)
+    return ProcessEnd(
+        exit_code=facts.get("exit_code"),
+        signal=facts.get("signal"),
+        timed_out=timed_out,
+        out_of_memory=True if kills or spoke_of_memory else (False if kills == 0 else None),
+        peak_memory_bytes=facts.get("peak_memory_bytes"),
+        stderr_tail=tuple(last_lines),
+    )
 
 
 def _resident_bytes(process: psutil.Process) -> int:

@@ -7,6 +7,7 @@ import platform
 import sys
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import psutil
 
@@ -50,4 +51,13 @@ def machine() -> dict[str, object]:
         "memory_bytes": psutil.virtual_memory().total,
         "load": os.getloadavg()[0],
         "python": sys.executable.rpartition("/")[2],
+        "tcp": _congestion_control(),
     }
+
+
+def _congestion_control() -> str | None:
+    """How this kernel's TCP answers loss (`cubic`, `bbr`), which decides what a lost packet costs."""
+    try:
+        return Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text(encoding="ascii").strip()
+    except OSError:
+        return None

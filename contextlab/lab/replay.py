@@ -29,7 +29,11 @@ def recall(run: Run, name: str) -> Memory:
     scenario_name, _, probe_name = name.rpartition("/")
     places = [place for place in run.probes if place[1] == probe_name and scenario_name in ("", place[0])]
     if not run.probes:
-        raise NothingMeasured(f"{run.path}: the record holds no probe", "name a run that came to one")
+        command = run.header.get("command")
+        repeats = (
+            f"a run of {command} has none: repeat its command, with its seed" if command in ("chaos", "pareto") else ""
+        )
+        raise NothingMeasured(f"{run.path}: the record holds no probe", repeats or "name a run that came to one")
     if len(places) != 1:
         every = ", ".join(f"{scenario}/{probe}" for scenario, probe in (places or run.probes))
         rule = "more than one probe has that name" if places else "the record holds no such probe"

@@ -12,7 +12,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +31,7 @@ from contextlab.analysis.foresight import (
 from contextlab.analysis.prompts import aftermath
 from contextlab.lab.child import Order
 from contextlab.lab.interrupt import Interrupted, stoppable
-from contextlab.lab.isolate import Birth, ChildRun, Line, Nursery, gather, run_child, spawned
+from contextlab.lab.isolate import Birth, ChildRun, Line, births, gather, run_child
 from contextlab.lab.journal import Journal, plain, revive
 from contextlab.lab.provenance import machine, shown_target, versions, without_secrets
 from contextlab.lab.server import OwnedServer, silence
@@ -91,6 +91,7 @@ class Options:
 class Lab:
     """One run, from the header of its record to the last line.
 
+    `resumed_s`: the folder holds a run that was cut off at that time; this one goes on in the same record.
     `listener` sees every line of the record as it is written, and "progress" lines that are not recorded.
     """
 
@@ -100,16 +101,19 @@ class Lab:
         folder: Path,
         options: Options,
         listener: Callable[[Record], None] = lambda record: None,
+        *,
+        resumed_s: float | None = None,
     ) -> None:
         self.spec = spec
         self.folder = folder
         self.options = options
         self.listener = listener
         self.findings: list[Finding] = []
-        self._began_s = time.monotonic()
-        self._journal = Journal(folder, self.now_s, listener)
+        self._resumed = resumed_s is not None
+        self._began_s = time.monotonic() - (resumed_s or 0.0)
+        self._journal = Journal(folder, self.now_s, listener, goes_on=self._resumed)
         self._server: OwnedServer | None = None
-        self._birth: Callable[[int | None], Birth]
+        self._birth: Callable[[Probe | None], Birth]
         self._gone = ""
 
     def run(self, scenarios: Sequence[Scenario]) -> int:
@@ -156,6 +160,9 @@ class Lab:
     # ── the record's first and last line ──
 
     def _header(self) -> None:
+        if self._resumed:
+            self._journal.append("note", text="the run was resumed here", argv=list(self.options.argv))
+            return
         self._journal.append(
             "header",
             schema=SCHEMA,
@@ -197,14 +204,9 @@ class Lab:
 
     @contextmanager
     def _nursing(self) -> Iterator[None]:
-        """Where the children of this run come from: forked where they only talk to a server, else started afresh."""
-        log = self.folder / "client.log"
-        if registry.runs_in_child(self.spec):
-            self._birth = lambda limit_bytes: spawned(log, limit_bytes or self.options.memory_limit_bytes)
-            yield
-            return
-        with closing(Nursery(log)) as nursery:
-            self._birth = lambda limit_bytes: nursery.birth
+        """Where the children of this run come from."""
+        log, limit_bytes = self.folder / "client.log", self.options.memory_limit_bytes
+        with births(self.spec, log, limit_bytes, warm_up_s=self._opening_s()) as self._birth:
             yield
 
     def _note_server(self, server: OwnedServer) -> None:
@@ -221,8 +223,7 @@ class Lab:
 
     def _open(self) -> Knowledge:
         """Open the target once, in a child, and learn what a run must know. Raises where it cannot be opened."""
-        patience_s = self.options.patience_s or OPENING_PATIENCE_S
-        deadline_s = OPENING_EXCHANGES * patience_s + CHILD_SLACK_S + CONNECTING_S
+        patience_s, deadline_s = self.options.patience_s or OPENING_PATIENCE_S, self._opening_s()
         run = self._child(None, None, patience_s, deadline_s, "opening", "opening")
         if (cannot := run.last("cannot")) is not None:
             kind = UsageError if cannot["exit_code"] == UsageError.exit_code else UnableError
@@ -247,6 +248,10 @@ class Lab:
         if not known.neighbour_stable and "serves-many" in known.powers:
             self._journal.append("note", text=f"answers beside an overflow are not compared: {known.neighbour_note}")
         return known
+
+    def _opening_s(self) -> float:
+        """How long the target may take to open, and to be loaded."""
+        return OPENING_EXCHANGES * (self.options.patience_s or OPENING_PATIENCE_S) + CHILD_SLACK_S + CONNECTING_S
 
     def _own_powers(self) -> frozenset[str]:
         return frozenset({"process", "log"}) if self._server is not None else frozenset()
@@ -368,7 +373,7 @@ class Lab:
         server = self._server
         return run_child(
             order,
-            self._birth(probe.memory_limit_bytes if probe else None),
+            self._birth(probe),
             deadline_s=deadline_s,
             on_line=on_line,
             server_ended=(lambda: server.process.poll() is not None) if server else (lambda: False),

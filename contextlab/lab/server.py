@@ -24,6 +24,14 @@ CONNECT_TIMEOUT_S = 2.0
 PROGRESS_EVERY_S = 1.0
 
 
+class ServerEnded(UnableError):
+    """A server of ours ended before it was ready; `end` says how."""
+
+    def __init__(self, end: ProcessEnd, message: str, next_step: str = "") -> None:
+        super().__init__(message, next_step)
+        self.end = end
+
+
 class OwnedServer:
     """A running server of ours. `restart` starts the same command again; its log goes on in the same file."""
 
@@ -102,7 +110,8 @@ class OwnedServer:
         while (elapsed_s := time.monotonic() - begun) < self.command.ready_timeout_s:
             end = self.process.poll()
             if end is not None:
-                raise UnableError(
+                raise ServerEnded(
+                    end,
                     f"the server ended before it was ready: {_end_words(end)}\n{self._tail()}",
                     f"its whole log is in {self.log}"
                     + ("; it needs more than its memory limit: --memory-limit SIZE" if end.out_of_memory else ""),

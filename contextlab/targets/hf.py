@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from contextlab.capacity.limits import limits_of, reach_tokens
@@ -40,7 +41,8 @@ from contextlab.model import (
     Usage,
     UsageError,
 )
-from contextlab.targets.inside.library import words_of
+from contextlab.targets.inside import batches, memory_tasks
+from contextlab.targets.inside.library import start_torch, words_of
 from contextlab.targets.inside.load import RANDOM, SMOLLM2, Loaded, Source, find, load
 from contextlab.targets.inside.random_models import DEFAULT_WINDOW
 
@@ -98,10 +100,17 @@ SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
+AXES = batches.AXES
+"""What a sweep can vary besides: the task "batch-speed" takes these in `about`."""
+
 PRESETS = {f"{SCHEME}:{SMOLLM2}": TargetSpec(name=f"{SCHEME}:{SMOLLM2}", scheme=SCHEME, address=SMOLLM2)}
 
 KIB = 1 if sys.platform == "darwin" else 1024
 """Bytes in the unit of `ru_maxrss`."""
+CLEAN_TASKS = frozenset(memory_tasks.TASKS)
+"""What they break, and measure, is the memory of their process: nothing else is to be in it."""
+_WARM: list[Loaded] = []
+"""What `warm_up` has loaded."""
 DEFAULT_NEW_TOKENS = 20
 """What the library's generate() adds where neither the request nor the model sets an end."""
 
@@ -112,12 +121,27 @@ async def open_target(spec: TargetSpec, knowledge: Knowledge | None = None) -> A
 
     Raises UsageError for a model or a setting that cannot be meant, UnableError for files that cannot be loaded.
     """
+    source, settings = _meant(spec)
+    yield HfTarget(source, settings, knowledge)
+
+
+def _meant(spec: TargetSpec) -> tuple[Source, dict[str, Any]]:
     settings = {one.name: spec.settings.get(one.name, one.default) for one in SETTINGS}
     window = settings["window"]
     source = find(spec.address, int(window) if window else None)
-    settings = checked(settings, source)
-    target = HfTarget(source, settings, knowledge)
-    yield target
+    return source, checked(settings, source)
+
+
+def warm_up(spec: TargetSpec) -> bool:
+    """Load the model, with one thread, for the targets of the processes that will be forked from this one.
+
+    False where there is a GPU: what has been opened of it does not survive a fork.
+    """
+    source, settings = _meant(spec)
+    if settings["device"] != "cpu" or any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists():
+        return False
+    _WARM.append(replace(load(source, {**settings, "threads": 1}), settings=settings))
+    return True
 
 
 def checked(settings: Settings, source: Source) -> dict[str, Any]:
@@ -201,6 +225,10 @@ class HfTarget:
 
     @cached_property
     def _loaded(self) -> Loaded:
+        for warm in _WARM:
+            if (warm.source, warm.settings) == (self._source, self._settings):
+                start_torch(int(self._settings.get("threads") or 1))
+                return warm
         return load(self._source, self._settings)
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
@@ -263,7 +291,6 @@ class HfTarget:
             await asyncio.sleep(0)
 
     def _measurements(self, task: str, about: Mapping[str, int | float | str]) -> Iterator[Evidence]:
-        from contextlab.targets.inside import memory_tasks
         from contextlab.targets.inside.tasks import TASKS
 
         if task in memory_tasks.TASKS:

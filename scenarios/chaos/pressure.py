@@ -58,15 +58,18 @@ def judge(experiment: Experiment, trial: Trial) -> Iterable[Judgement]:
         return
     answered = sum(sample.ending is Ending.WHOLE and sample.failure is None for sample in arm.uncounted)
     refused = sum(sample.failure is not None and sample.failure.where == "http" for sample in arm.uncounted)
+    sent_s = sorted(sample.sent_s for sample in arm.uncounted if sample.sent_s is not None)
+    span_s = sent_s[-1] - sent_s[0] if len(sent_s) > 1 else 0.0
     if arm.server is None:
         evidence = {
-            "sent": len(arm.uncounted),
+            "sent": len(sent_s),
+            "sent_per_s": round((len(sent_s) - 1) / span_s, 1) if span_s else None,
             "answered": answered,
             "refused": refused,
             "given_up_or_cut": len(arm.uncounted) - answered - refused,
             **trial.measured,
         }
-        why = f"{len(arm.uncounted)} requests at {experiment.name.replace('-', ' ')} without a crash"
+        why = f"{len(sent_s)} requests, {evidence['sent_per_s']} a second, {answered} answered, without a crash"
         yield Judgement(outcome=Outcome.OK, why=why, evidence=evidence)
 
 

@@ -11,13 +11,15 @@ from contextlab.experiment import Asked, ChaosPlan, ChaosScenario, Placed
 from contextlab.model import Knowledge
 
 SLICES_BYTES = (1, 7)
+PAUSE_S = 0.0002
+"""Without a pause the kernel hands several slices over at once."""
 
 
 def plan(known: Knowledge, asked: Asked, rng: Random) -> ChaosPlan:
     """One experiment for each size of slice."""
     start_s, length_s = middle_third(asked.duration_s)
     for size_bytes in SLICES_BYTES:
-        options = {"size_bytes": size_bytes, "pause_s": 0.0}
+        options = {"size_bytes": size_bytes, "pause_s": PAUSE_S}
         slices = Placed(name="slice", start_s=start_s, length_s=length_s, options=options)
         yield experiment(f"slices-of-{size_bytes}", known, asked, slices)
 

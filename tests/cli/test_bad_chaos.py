@@ -14,6 +14,7 @@ import pytest
 
 from contextlab.lab.journal import read_run
 from tests.command import Ran, Running, contextlab
+from tests.packets import needs_packets
 
 pytestmark = pytest.mark.process
 
@@ -32,16 +33,10 @@ def refused(ran: Ran, code: int, *says: str) -> None:
     ("words", "says"),
     [
         (("fake:caps", "--fault", "los:rate=1%"), ("did you mean loss",)),
-        (("fake:caps", "--fault", "loss:rates=1%"), ("no option 'rates'", "did you mean rate")),
         (("fake:caps", "--fault", "loss:rate=1%@25s+10s"), ("after the run of 30 s", "--duration")),
         (("fake:caps", "--fault", "loss:rate=1%", "--fault", "loss:rate=2%"), ("contradict",)),
         (("fake:caps", "--fault", "cut:at=noon"), ("at=", "noon")),
-        (("fake:caps", "--hypothesis", "p99 tft < 1s"), ("ttft",)),
-        (("fake:caps", "--rate", "fast"), ("rate='fast'",)),
-        (("fake:caps", "--arrivals", "closed"), ("number of clients",)),
         (("fake:caps", "--scenario", "packet-lost"), ("did you mean packet-loss",)),
-        (("fake:caps", "--scenario", "burst", "--fault", "loss"), ("brings its own faults",)),
-        (("fake:caps", "--plan", "nowhere.toml"), ("nowhere.toml", "cannot be read")),
         (("http://192.0.2.1:9", "--fault", "loss"), ("not this machine", "--i-own-this")),
         ((), ("no target is named",)),
     ],
@@ -86,6 +81,7 @@ def test_a_dry_run_starts_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@needs_packets
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_in_the_middle(tmp_path: Path, number: signal.Signals) -> None:
     """The record is readable up to there; no process, device or namespace is left (`ended` looks for orphans)."""

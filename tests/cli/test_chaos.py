@@ -14,6 +14,7 @@ import pytest
 from contextlab.lab.journal import read_run
 from contextlab.model import Run
 from tests.command import MARK, Running, contextlab
+from tests.packets import needs_packets
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
@@ -31,6 +32,7 @@ def of_kind(run: Run, kind: str) -> list[Any]:
     return [record for record in run.records if record["kind"] == kind]
 
 
+@needs_packets
 def test_a_null_fault_holds_and_reports_what_the_path_costs(tmp_path: Path) -> None:
     ran = contextlab(
         "chaos", "fake:caps", "--fault", "loss:rate=0%@1s+1s", "--duration", "3s", *FAST, "--json", cwd=tmp_path
@@ -43,6 +45,7 @@ def test_a_null_fault_holds_and_reports_what_the_path_costs(tmp_path: Path) -> N
     assert experiment["phases"]["during"]["integrity"]["share"] == 1.0
 
 
+@needs_packets
 def test_equal_seeds_give_equal_plans_and_decisions(tmp_path: Path) -> None:
     faults = ("--fault", "loss:rate=20%,burst=3@0s+1s", "--fault", "cut:at=event:2,share=40%@0s+1s")
     decided: list[dict[str, Any]] = []
@@ -60,6 +63,7 @@ def test_equal_seeds_give_equal_plans_and_decisions(tmp_path: Path) -> None:
     )
 
 
+@needs_packets
 def test_loss_on_an_idle_link_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "times.txt").write_text("\n".join(str(0.01 + number / 100) for number in range(20)), encoding="utf-8")
     words = ("--fault", "loss:rate=50%@2s+1s", "--arrivals", "replay:times.txt", "--duration", "3s", "--no-control")

@@ -23,6 +23,7 @@ from contextlab.model import Knowledge, Limits
 from contextlab.targets.gguf import smollm2_file
 from contextlab.targets.http import PATHS, body_of
 from tests.command import contextlab
+from tests.packets import needs_packets
 
 pytestmark = [
     pytest.mark.engine,
@@ -126,6 +127,7 @@ def test_each_stream_fault_is_named(bench: Bench, undisturbed: list[Sample], fau
     assert evidence.landed.proven is True, evidence
 
 
+@needs_packets
 def test_loss_is_repaired_by_tcp(tmp_path: Path) -> None:
     words = ("--fault", "loss:rate=15%@2s+4s", "--duration", "8s", "--rate", "3", "--set", "kv_unified=false")
     ran = contextlab("chaos", "smollm2", *words, "--json", cwd=tmp_path, timeout_s=120)

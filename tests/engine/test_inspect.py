@@ -121,25 +121,37 @@ MEASURE = """
 import json, sys
 import torch, transformers
 torch.set_num_threads(1)
-config = transformers.AutoConfig.for_model(**json.loads(sys.argv[2]))
-model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-model.save_pretrained(sys.argv[1])
-with torch.no_grad():
-    cache = model(torch.zeros((1, 100), dtype=torch.long), use_cache=True).past_key_values
-print(sum(t.nbytes for layer in cache.layers for t in (layer.keys, layer.values)))
-print(sum(p.nbytes for p in model.parameters()))
+for folder, values in json.loads(sys.argv[1]).items():
+    config = transformers.AutoConfig.for_model(**values)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    model.save_pretrained(folder)
+    with torch.no_grad():
+        cache = model(torch.zeros((1, 100), dtype=torch.long), use_cache=True).past_key_values
+    print(sum(t.nbytes for layer in cache.layers for t in (layer.keys, layer.values)))
+    print(sum(p.nbytes for p in model.parameters()))
 """
+KINDS: dict[str, dict[str, object]] = {"full": {}, "sliding": {"model_type": "mistral", "sliding_window": 64}}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, int, int]]:
+    """For each kind of layer a model's folder, and the bytes of its cache and its weights: measured in one process."""
+    folders = {kind: tmp_path_factory.mktemp(kind) for kind in KINDS}
+    values = {str(folder): {**CONFIG, "vocab_size": 100, **KINDS[kind]} for kind, folder in folders.items()}
+    argv = [sys.executable, "-c", MEASURE, json.dumps(values)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=True)
+    numbers = list(map(int, done.stdout.split()))
+    return {
+        kind: (folder, cache_bytes, weights_bytes)
+        for (kind, folder), cache_bytes, weights_bytes in zip(folders.items(), numbers[::2], numbers[1::2], strict=True)
+    }
 
 
 @needs_torch
-@pytest.mark.parametrize("more", [{}, {"model_type": "mistral", "sliding_window": 64}], ids=["full", "sliding"])
-def test_bytes_are_what_transformers_keeps(more: dict[str, object], tmp_path: Path, inspect: Command) -> None:
-    values = json.dumps({**CONFIG, "vocab_size": 100, **more})
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(tmp_path), values], capture_output=True, text=True, timeout=240, check=True
-    )
-    cache_bytes, weights_bytes = map(int, done.stdout.split())
-    code, document = inspect.document(tmp_path, "--engine", "transformers", "--context", 100, "--budget", "1GiB")
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_are_what_transformers_keeps(kind: str, kept: dict[str, tuple[Path, int, int]], inspect: Command) -> None:
+    folder, cache_bytes, weights_bytes = kept[kind]
+    code, document = inspect.document(folder, "--engine", "transformers", "--context", 100, "--budget", "1GiB")
     assert code == 0
     [answer] = document["answers"]["memories"]
     assert answer["cache_types"][0]["cache_bytes"] == cache_bytes

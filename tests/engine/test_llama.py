@@ -1,4 +1,7 @@
-"""A real llama.cpp server with a real model, at its window: what the tool must name, owned and by URL."""
+"""A real llama.cpp server with a real model, at its window: what the tool must name, owned and by URL.
+
+Where the engine alone decides it is given the model's first layers: the same vocabulary, and tokens five times as soon.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from contextlab import registry
 from contextlab.lab.server import OwnedServer
 from contextlab.targets.gguf import smollm2_file
 from tests.command import contextlab
+from tests.engine.models import first_layers
 
 pytestmark = [
     pytest.mark.engine,
@@ -56,6 +60,14 @@ def owned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return overflow("smollm2", *sets(context=250, slots=1), *EDGE, cwd=tmp_path_factory.mktemp("owned"))
 
 
+@pytest.fixture(scope="module")
+def few_layers(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The first four layers of the same model, as a target."""
+    whole = smollm2_file()
+    assert whole is not None
+    return f"gguf:{first_layers(whole, tmp_path_factory.mktemp('model') / 'four-layers.gguf', 4)}"
+
+
 def test_the_window_is_what_the_server_says(owned: dict[str, Any]) -> None:
     assert owned["model"] == "SmolLM2-135M-Instruct.Q4_1"
     assert owned["limits"]["context_tokens"] == 256  # 250 were asked for; llama.cpp rounds up
@@ -82,19 +94,22 @@ def test_a_reply_past_the_window_is_capped(owned: dict[str, Any]) -> None:
     assert owned["verdict"] == "PASS"
 
 
-def test_the_same_server_by_its_url_gives_the_same_outcomes(owned: dict[str, Any], tmp_path: Path) -> None:
-    command = registry.server_command(registry.parse_target("smollm2", ["context=250", "slots=1"]))
+def test_the_same_server_by_its_url_gives_the_same_outcomes(
+    owned: dict[str, Any], few_layers: str, tmp_path: Path
+) -> None:
+    """And so does a model that foretells next to nothing: what was accepted, cut and counted is the engine's doing."""
+    command = registry.server_command(registry.parse_target(few_layers, ["context=250", "slots=1", "kv_unified=true"]))
     assert command is not None
     with OwnedServer(command, log=tmp_path / "server.log") as server:
         by_url = overflow(server.url, *EDGE, cwd=tmp_path)
+    assert by_url["model"] == "four-layers"
     assert outcomes(by_url) == outcomes(owned)
     assert by_url["flavour"] == owned["flavour"] == "llama-server"
 
 
-def test_a_context_shift_is_named_with_what_was_lost(tmp_path: Path) -> None:
-    shifted = overflow(
-        "smollm2", *sets(context=256, slots=1, context_shift=True), "-s", "reply-past-window", cwd=tmp_path
-    )
+def test_a_context_shift_is_named_with_what_was_lost(few_layers: str, tmp_path: Path) -> None:
+    settings = sets(context=256, slots=1, kv_unified=True, context_shift=True)
+    shifted = overflow(few_layers, *settings, "-s", "reply-past-window", cwd=tmp_path)
     [finding] = [one for one in shifted["findings"] if one["probe"] == "max-tokens-past"]
     assert finding["outcome"] == "SHIFTED"
     assert finding["evidence"]["n_discard"] == 127
@@ -102,7 +117,9 @@ def test_a_context_shift_is_named_with_what_was_lost(tmp_path: Path) -> None:
     assert named(shifted) == {"SHIFTED", "RUNAWAY"}
 
 
-def test_one_pool_for_all_slots_lets_a_prompt_end_a_neighbour_and_split_pools_do_not(tmp_path: Path) -> None:
+def test_one_pool_for_all_slots_lets_a_prompt_end_a_neighbour_and_split_pools_do_not(
+    few_layers: str, tmp_path: Path
+) -> None:
     storm = ["-s", "kv-exhaustion", "-s", "after-the-storm"]
     unified = overflow("smollm2", *sets(context=256, slots=4, kv_unified=True), *storm, cwd=tmp_path)
     assert "NEIGHBOUR_ABORTED" in named(unified)
@@ -110,6 +127,6 @@ def test_one_pool_for_all_slots_lets_a_prompt_end_a_neighbour_and_split_pools_do
     assert first["layer"] == "KV cache"
     assert "kv_unified=false" in first["remedy"]
     assert outcomes(unified)["after-the-storm", "calm"] == {"OK"}
-    split = overflow("smollm2", *sets(context=1024, slots=4, kv_unified=False), *storm, cwd=tmp_path)
+    split = overflow(few_layers, *sets(context=1024, slots=4, kv_unified=False), *storm, cwd=tmp_path)
     assert named(split) <= {"OK", "CAPPED"}
     assert split["limits"]["context_tokens"] == 256

@@ -1,7 +1,7 @@
 """One process per probe: what a child reported before it died is on record, and how it died is known.
 
-Every kind of end is tried with both kinds of birth, a Python start of its own and a fork of the nursery; what is the
-child's own doing, with the quicker one.
+Every kind of end is tried with every kind of birth: a Python start of its own, a fork of the nursery, a fork of a
+nursery that has loaded the target. What is the child's own doing is tried with the quickest one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ import pytest
 from contextlab.analysis.exchanges import answered
 from contextlab.lab import isolate
 from contextlab.lab.child import Order
-from contextlab.lab.isolate import Birth, ChildRun, Line, Nursery, gather, run_child, spawned
+from contextlab.lab.isolate import Birth, ChildRun, Line, Nursery, births, gather, run_child, spawned
 from contextlab.lab.journal import revive
 from contextlab.model import Knowledge, Message, Probe, Request, UnableError
 from tests.lab import processes, toy_target
-from tests.lab.processes import await_gone, marked, until
+from tests.lab.processes import await_gone, commands, marked, until
 
 pytestmark = pytest.mark.process
 
@@ -45,7 +45,9 @@ def mark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     one = processes.new_mark()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(processes.MARK, one[processes.MARK])
-        patch.setenv("PYTHONPATH", toy_target.installed(tmp_path_factory.mktemp("toy")))
+        folder = tmp_path_factory.mktemp("toy")
+        patch.setenv("PYTHONPATH", toy_target.installed(folder))
+        patch.syspath_prepend(folder)
         yield one
     left = marked(one)
     for process in left:
@@ -59,10 +61,21 @@ def nursery(mark: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
         yield one
 
 
-@pytest.fixture(params=["spawned", "forked"])
-def birth(request: pytest.FixtureRequest, mark: dict[str, str], nursery: Nursery, tmp_path: Path) -> Birth:
-    if request.param == "forked":
-        return nursery.birth
+@pytest.fixture(scope="module")
+def warm(mark: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """A nursery that has loaded the toy."""
+    log = tmp_path_factory.mktemp("warm") / "client.log"
+    with closing(Nursery(log, LIMIT_BYTES, toy_target.spec("answers"))) as one:
+        assert one.warm(DEADLINE_S)
+        yield one
+
+
+@pytest.fixture(params=["spawned", "forked", "warm"])
+def birth(
+    request: pytest.FixtureRequest, mark: dict[str, str], nursery: Nursery, warm: Nursery, tmp_path: Path
+) -> Birth:
+    if request.param != "spawned":
+        return nursery.birth if request.param == "forked" else warm.birth
     return spawned(tmp_path / "client.log", LIMIT_BYTES)
 
 
@@ -224,6 +237,14 @@ def test_a_child_that_hangs_is_killed_at_its_deadline(birth: Birth, mark: dict[s
     assert {process.pid for process in marked(mark)} <= before
 
 
+def test_nothing_of_a_child_is_left(birth: Birth, mark: dict[str, str]) -> None:
+    """What it had started, in a session of its own and with the pipe to us in its hand, ends with it."""
+    ran = run("leaves:2", birth)
+    assert (ran.end.exit_code, ran.end.timed_out) == (9, False)
+    assert arrivals(ran) == 2
+    until(lambda: not any("sleep" in word for word in commands(marked(mark))), "the end of what it had started")
+
+
 def test_patience_ends_an_exchange_and_not_the_child(nursery: Nursery) -> None:
     ran = run("hangs:2", nursery.birth, patience_s=0.3)
     assert ran.finished
@@ -253,6 +274,66 @@ def test_a_child_does_not_outlive_its_server_for_long(birth: Birth, monkeypatch:
     tokens: list[Line] = []
     ran = run("hangs:2", birth, on_line=tokens.append, server_ended=lambda: any("event" in line for line in tokens))
     assert (ran.end.signal, ran.end.timed_out) == ("SIGKILL", False)
+
+
+# ── where children come from ─────────────────────────────────────────────────────────────────────
+
+
+def told(birth: Birth, task: str = "tell") -> dict[str, Any]:
+    """What a child tells of the process in which it lives."""
+    [*_, line] = [
+        line
+        for line in run("tells", birth, probe=replace(asks(task=task), requests=())).lines
+        if line["kind"] == "measured"
+    ]
+    return dict(line["measured"])
+
+
+def test_a_target_is_loaded_once_and_forked(mark: dict[str, str], tmp_path: Path) -> None:
+    with births(toy_target.spec("answers"), tmp_path / "log", warm_up_s=DEADLINE_S) as birth:
+        opening, first, second = told(birth(None)), told(birth(asks(task="tell"))), told(birth(asks(task="tell")))
+        assert opening == first == second
+        assert opening["warm"]
+        probe = asks(task="cleanly")
+        assert not told(birth(probe), "cleanly")["warm"]
+        assert told(birth(asks()))["warm"], "and the next one again"
+
+
+@pytest.mark.parametrize("address", ["threads", "device", "dies", "hangs"])
+def test_what_cannot_be_forked_is_started_each_time(address: str, mark: dict[str, str], tmp_path: Path) -> None:
+    warm_up_s = 0.5 if address == "hangs" else DEADLINE_S
+    with births(toy_target.spec(address), tmp_path / "log", warm_up_s=warm_up_s) as birth:
+        assert not told(birth(None))["warm"]
+        assert not told(birth(asks()))["warm"]
+
+
+def test_an_error_while_it_is_loaded_is_for_the_child_to_tell(mark: dict[str, str], tmp_path: Path) -> None:
+    with births(toy_target.spec("raises"), tmp_path / "log", warm_up_s=DEADLINE_S) as birth:
+        ran = run("sings", birth(None))
+    assert (ran.last("cannot") or {})["message"] == "toy='sings': there is no such toy"
+    assert "Traceback" not in (tmp_path / "log").read_text(encoding="utf-8")
+
+
+def test_a_warm_nursery_that_dies_costs_no_probe(mark: dict[str, str], tmp_path: Path) -> None:
+    with births(toy_target.spec("answers"), tmp_path / "log", warm_up_s=DEADLINE_S) as birth:
+        seen = told(birth(None))
+        os.kill(seen["parent"], signal.SIGKILL)
+        assert not told(birth(asks()))["warm"]
+
+
+def test_a_probe_with_a_limit_of_its_own(mark: dict[str, str], tmp_path: Path) -> None:
+    """What was loaded before the fork counts as its own."""
+    limit_bytes = 160 << 20
+    with births(toy_target.spec("answers"), tmp_path / "log", warm_up_s=DEADLINE_S) as birth:
+        probe = asks(memory_limit_bytes=limit_bytes)
+        assert run("answers", birth(probe), probe=probe).finished
+        ran = run("eats:3", birth(probe), probe=probe)
+    assert not ran.finished
+    if ran.end.signal is None:
+        assert ran.end.stderr_tail[-1] == "MemoryError"
+    else:
+        assert (ran.end.signal, ran.end.out_of_memory) == ("SIGKILL", True)
+        assert toy_target.BALLAST_BYTES < (ran.end.peak_memory_bytes or 0) <= limit_bytes
 
 
 # ── the nursery ──────────────────────────────────────────────────────────────────────────────────

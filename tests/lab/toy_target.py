@@ -1,8 +1,8 @@
 """A target that lives inside the process that opens it, and ends that process as it is told to.
 
 `toy:WORD[:NUMBER]` answers every request with the words of `REPLY`, except one of the name `ask`: after NUMBER tokens
-of that it does what WORD says. It reaches the child processes of a test as any extension would, by an entry point
-(`installed`).
+of that it does what WORD says. WORD also says how it can be warmed up (`warm_up`). It reaches the child processes of a
+test as any extension would, by an entry point (`installed`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,7 +41,9 @@ SETTINGS: tuple[Setting, ...] = ()
 
 WINDOW_TOKENS = 64
 REPLY = (" one", " two", " three", " four", " five", " six", " seven", " eight")
-WORDS = ("answers", "dies", "exits", "raises", "hangs", "eats", "surrogates")
+WORDS = ("answers", "dies", "exits", "raises", "hangs", "eats", "surrogates", "leaves", "tells")
+CLEAN_TASKS = frozenset({"cleanly"})
+BALLAST_BYTES = 64 << 20
 ASKED = "ask"
 EATEN_AT_ONCE_BYTES = 32 << 20
 
@@ -85,6 +90,9 @@ class Toy:
     async def perform(self, task: str, about: Mapping[str, int | float | str]) -> AsyncGenerator[Evidence, None]:
         """Report a measurement, then do what it was told."""
         yield {"task": task, "first": 1}
+        if self._word == "tells":
+            yield {"warm": bool(ballast), "parent": os.getppid()}
+            return
         await self._act()
         yield {"second": 2}
 
@@ -99,11 +107,35 @@ class Toy:
                 raise ZeroDivisionError("toy")
             case "hangs":
                 await asyncio.Event().wait()
+            case "leaves":
+                subprocess.Popen(["sleep", "3600"], start_new_session=True, close_fds=False)  # noqa: ASYNC220
+                os._exit(9)
             case "eats":
                 eaten = []
                 while True:
                     eaten.append(bytearray(b"\x01") * EATEN_AT_ONCE_BYTES)
                     await asyncio.sleep(0)
+
+
+ballast: list[bytes] = []
+"""What a warm process has loaded."""
+
+
+def warm_up(spec: TargetSpec) -> bool:
+    """Load something, or be in one of the ways of a target that cannot be forked."""
+    match spec.address:
+        case "threads":
+            threading.Thread(target=time.sleep, args=(3600.0,), daemon=True).start()
+        case "device":
+            return False
+        case "dies":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "hangs":
+            time.sleep(3600.0)
+        case "raises":
+            raise ZeroDivisionError("toy")
+    ballast.append(b"\x01" * BALLAST_BYTES)
+    return True
 
 
 @asynccontextmanager

@@ -85,7 +85,8 @@ class Anchor:
     """A child process that holds a private network namespace open; `fds` are what `setup` made in it.
 
     `setup` runs in the child, inside the namespace; then `work` turns each message that comes over `control`, at most
-    MESSAGE_BYTES long, into its answer. Raises UnableError with the child's reason.
+    MESSAGE_BYTES long, into its answer. It forks, so it is made before there are threads. Raises UnableError with the
+    child's reason.
     """
 
     def __init__(self, setup: Setup, work: Work = _waits) -> None:

@@ -39,7 +39,10 @@ class Alarm:
         """Ring at a time of `time.monotonic()`; at once if that has passed. Never early."""
         if self._fd >= 0:
             seconds = int(at_s)
-            when = struct.pack("qqqq", 0, 0, seconds, int((at_s - seconds) * 1e9) + 1)  # (all zero would disarm it)
+            rest_ns = min(
+                int((at_s - seconds) * 1e9) + 1, 999_999_999
+            )  # not early, and never zero: that would disarm it
+            when = struct.pack("qqqq", 0, 0, seconds, rest_ns)
             self._settime(self._fd, TFD_TIMER_ABSTIME, when, None)
             return
         if self._handle is not None:

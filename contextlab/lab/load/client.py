@@ -19,7 +19,7 @@ from zlib import crc32
 
 from contextlab import __version__
 from contextlab.experiment import Ending
-from contextlab.lab.load.flight import Flight, retransmits
+from contextlab.lab.load.flight import TCP_INFO, Flight, retransmits
 from contextlab.lab.load.order import LoadOrder
 from contextlab.model import Failure, UnableError
 
@@ -32,6 +32,7 @@ RESETS = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
 CUT_BEFORE = "the connection was closed before an answer"
 CUT_WITHIN = "the connection ended in the middle of the answer"
 RESET_WORDS = "the connection was reset"
+ONE_SEGMENT_BYTES, SOONEST_REPEAT_S = 1000, 0.1
 OWN_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
 OWN_LIMIT = "generator"
 """`error_type` of a failure that is this machine's, not the target's: no free port, no free descriptor."""
@@ -116,8 +117,9 @@ class Connection(asyncio.Protocol):
         flight, self.flight = self.flight, None
         if flight is None:
             return
-        total = retransmits(self._transport)
-        if total is not None:
+        if self._client.repeated_nothing(flight, at_s):
+            flight.retransmits = 0
+        elif (total := retransmits(self._transport)) is not None:
             flight.retransmits, self.num_before = total - self.num_before, total
         flight.land(ending, at_s, failure)
         self._client.on_end(flight)
@@ -156,6 +158,8 @@ class FastClient:
         self._address = resolved(order.host, order.port)
         self._opening: set[asyncio.Task[None]] = set()
         self._heads = [_head_of(order, place) for place in range(len(order.requests))]
+        self._small = [sum(map(len, parts)) < ONE_SEGMENT_BYTES for parts in self._heads]
+        self._knows = TCP_INFO is not None
 
     def begin(self, flight: Flight) -> None:
         """Act on a request now."""
@@ -186,6 +190,13 @@ class FastClient:
         """The request as it goes onto the wire."""
         before, after = self._heads[flight.mixed]
         return b"%b%d%b" % (before, flight.index, after)
+
+    def repeated_nothing(self, flight: Flight, at_s: float) -> bool:
+        """Whether no segment of a request can have been sent again; asking the kernel is not cheap.
+
+        One segment is repeated by a timer only, and that never runs for less than 200 ms (TCP_RTO_MIN).
+        """
+        return self._knows and self._small[flight.mixed] and at_s - (flight.sent_s or at_s) < SOONEST_REPEAT_S
 
     def came_whole(self, connection: Connection, at_s: float, *, reusable: bool) -> None:
         """A reply came to its end; see what becomes of the connection, which the next request may then take at once."""

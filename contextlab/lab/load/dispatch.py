@@ -13,7 +13,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from typing import Any, Protocol
 
 from contextlab.experiment import Ending, GeneratorHealth, Sample
@@ -30,12 +29,12 @@ AFTER_END_S = 2.0
 """How long a reply may stay open after `[DONE]` or an error."""
 BATCH = 32
 """Overdue requests that begin before the sockets are looked at again."""
-QUIET_S = 0.0005
-"""Nothing may be due so soon while a reply is read."""
-READING_S = 0.0001
+QUIET_S, QUIET_S_PER_BYTE = 0.0005, 5e-8
+"""Nothing may be due so soon while a reply is read: the bigger, the longer it takes."""
+READING_S = 0.0002
 """Time for reading replies before the sockets are looked at again."""
-MAX_UNREAD = 4096
-"""Landed flights that may wait for a quiet moment; beyond that they are read anyway."""
+MAX_UNREAD, MAX_UNREAD_BYTES = 4096, 64 << 20
+"""What may wait for a quiet moment; beyond that, replies are read anyway."""
 REFUSED_S = 0.05
 """A closed loop rests so long after a connection that failed: without it a dead target would be asked without pause."""
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
@@ -87,6 +86,7 @@ class Dispatcher:
         self._next = 0
         self._flying: dict[int, Flight] = {}  # by index, in the order in which they were sent
         self._unread: deque[Flight] = deque()
+        self._unread_bytes = 0
         self._reading = False
         self._stopped = False
         self._lateness: list[float] = []
@@ -122,10 +122,7 @@ class Dispatcher:
         """End early: what is under way is given up, what was not sent becomes UNSENT."""
         if self._stopped or self._over.done():
             return
-        self._stopped = True
-        now = time.monotonic()
-        self._lateness += [now - at_s for at_s, _, _ in takewhile(lambda due: due[0] < now, self._dues[self._next :])]
-        self._give_up_all(now, STOPPED)
+        self._give_up_all(time.monotonic(), STOPPED)
         self._finish()
 
     # ── beginning ──
@@ -166,6 +163,7 @@ class Dispatcher:
         """A request is over, however it ended."""
         self._flying.pop(flight.index, None)
         self._unread.append(flight)
+        self._unread_bytes += flight.num_bytes
         if self._order.concurrency and flight.ended_s is not None:
             if flight.connected_s is None:
                 self._loop.call_later(REFUSED_S, self._begin_next, flight.ended_s + REFUSED_S)
@@ -224,6 +222,8 @@ class Dispatcher:
             self._client.give_up(flight, ending, now, failure)
         for at_s, index, mixed in self._dues[self._next :]:
             self._unread.append(Flight(index, mixed, at_s))
+            if at_s < now:
+                self._lateness.append(now - at_s)
         self._next = len(self._dues)
 
     def _finish(self) -> None:
@@ -246,9 +246,11 @@ class Dispatcher:
         until_s = time.monotonic() + READING_S
         while self._unread:
             now = time.monotonic()
-            next_s = self._dues[self._next][0] if self._next < len(self._dues) else float("inf")
-            if next_s - now < QUIET_S and len(self._unread) < MAX_UNREAD:
-                return  # `_due` calls again
+            if self._next < len(self._dues):
+                quiet_s = QUIET_S + self._unread[0].num_bytes * QUIET_S_PER_BYTE
+                has_room = len(self._unread) < MAX_UNREAD and self._unread_bytes < MAX_UNREAD_BYTES
+                if has_room and self._dues[self._next][0] - now < quiet_s:
+                    return  # `_due` calls again
             self._read_one()
             if now > until_s:
                 if self._unread:
@@ -256,7 +258,9 @@ class Dispatcher:
                 return
 
     def _read_one(self) -> None:
-        self._report(sample_of(self._unread.popleft(), self._zero_s, self._clean, self._make))
+        flight = self._unread.popleft()
+        self._unread_bytes -= flight.num_bytes
+        self._report(sample_of(flight, self._zero_s, self._clean, self._make))
 
     def _health(self) -> GeneratorHealth:
         return GeneratorHealth(

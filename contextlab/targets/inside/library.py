@@ -24,6 +24,7 @@ def library(name: str) -> Any:
     """The package of that name. Raises UnableError where it is not installed, or cannot be loaded."""
     os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TQDM_DISABLE", "1")  # its bars would be taken for last words
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -168,6 +168,7 @@ def load(source: Source, settings: Settings) -> Loaded:
     torch = start_torch(int(settings.get("threads") or 1))
     transformers = library("transformers")
     transformers.utils.logging.disable_progress_bar()
+    library("tqdm").tqdm.monitor_interval = 0  # a thread that would outlive its bars: it could not be forked
     device = str(settings.get("device") or "cpu")
     if device == "cuda" and not torch.cuda.is_available():
         raise UnableError("device=cuda: torch finds no CUDA device here", "leave it out to run on the CPU")

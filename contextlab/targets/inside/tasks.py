@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from contextlab.model import Evidence
+from contextlab.targets.inside import batches
 from contextlab.targets.inside.caches import cache_consistency, cache_overflow
 from contextlab.targets.inside.dtypes import dtype_mismatch
 from contextlab.targets.inside.generate import generate_limits
@@ -23,5 +24,6 @@ TASKS: Mapping[str, Task] = {
     "tokenizer-truncation": tokenizer_truncation,
     "dtype-mismatch": dtype_mismatch,
     "generate-limits": generate_limits,
+    batches.TASK: batches.batch_speed,
 }
 """Each takes the model and the probe's `about`, and yields what it measures as it comes; the library's errors too."""

@@ -382,7 +382,7 @@ FLAVOURS: Mapping[str, Flavour] = {
             health_path="/health/liveliness",
         ),
         Flavour(
-            name="hosted",  # a target of ours that lives in a process, behind `lab/host.py`
+            name="hosted",  # a target of ours that lives in a process, behind `lab/chaos/host.py`
             marks=lambda greeting: greeting.owned_by("contextlab-host"),
             ignores_eos=True,
         ),

@@ -85,9 +85,10 @@ class Replies:
             stream = msgspec.json.decode(body, type=Asked).stream
         except msgspec.MsgspecError:
             return (self.bad_body,)
-        return self._stream(chat=PATHS[path]) if stream else (self._whole(chat=PATHS[path]),)
+        usage = self._usage(len(body.split()))
+        return self._stream(usage, chat=PATHS[path]) if stream else (self._whole(usage, chat=PATHS[path]),)
 
-    def _stream(self, *, chat: bool) -> tuple[bytes, ...]:
+    def _stream(self, usage: dict[str, int], *, chat: bool) -> tuple[bytes, ...]:
         frame = {
             "id": "chatcmpl-null-00000000" if chat else "cmpl-null-00000000",
             "object": "chat.completion.chunk" if chat else "text_completion",
@@ -99,24 +100,26 @@ class Replies:
         ]
         end: dict[str, object] = {"index": 0, **({"delta": {}} if chat else {"text": ""}), "finish_reason": "stop"}
         datas.append({**frame, "choices": [end]})
-        datas.append({**frame, "choices": [], "usage": self._usage()})
+        datas.append({**frame, "choices": [], "usage": usage})
         events = [b"data: " + msgspec.json.encode(data) + b"\n\n" for data in datas] + [b"data: [DONE]\n\n"]
         chunks = [b"%x\r\n%b\r\n" % (len(event), event) for event in events]
         return (STREAM_HEAD, *chunks[:-1], chunks[-1] + b"0\r\n\r\n")
 
-    def _whole(self, *, chat: bool) -> bytes:
+    def _whole(self, usage: dict[str, int], *, chat: bool) -> bytes:
         text = "".join(self._words())
         said = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
         choice = {"index": 0, **said, "finish_reason": "stop"}
         kind = "chat.completion" if chat else "text_completion"
         body = {"id": "null", "object": kind, "created": 0, "model": self.model, "choices": [choice]}
-        return whole(200, b"OK", {**body, "usage": self._usage()})
+        return whole(200, b"OK", {**body, "usage": usage})
 
     def _words(self) -> list[str]:
         return [f" {WORDS[place % len(WORDS)]}" for place in range(self.num_events)]
 
-    def _usage(self) -> dict[str, int]:
-        return {"prompt_tokens": 8, "completion_tokens": self.num_events, "total_tokens": 8 + self.num_events}
+    def _usage(self, num_words: int) -> dict[str, int]:
+        """A word of the body counts as a token; the reply has one token an event."""
+        total = num_words + self.num_events
+        return {"prompt_tokens": num_words, "completion_tokens": self.num_events, "total_tokens": total}
 
 
 def _said(chat: bool, word: str) -> dict[str, object]:

@@ -68,7 +68,7 @@ def test_the_kernels_timer_is_never_early_and_soon_there() -> None:
     _, times, _ = rung(plan)
     late_s = sorted(rang_s - at_s for rang_s, at_s in zip(times, due_s, strict=True))
     assert late_s[0] >= 0
-    assert late_s[15] < 0.005
+    assert late_s[15] < 0.02
 
 
 @pytest.mark.usefixtures("_platform")

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -144,6 +145,7 @@ def matrices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Sa
     marks = sorted(head.lower().partition(b"x-request-id: ")[2].split(b"\r\n")[0] for head in server.heads)
     assert marks == sorted(f"{name}-{index}".encode() for name in orders for index in range(len(PATHS)))
     assert set(server.bodies) == {loads.BODY}
+    assert server.num_connections == 2 * len(PATHS)
     return {name: one.by_path(orders[name]) for name, one in came.items()}
 
 
@@ -167,6 +169,13 @@ def test_every_path_is_expected_to_do_something() -> None:
 def test_the_sample_says_what_the_socket_did(client: str, matrix: dict[str, Sample], path: str) -> None:
     expected = NOT_NOTICED.get(path) if client == "general" else None
     assert differs(matrix[path], expected or EXPECTED[path]) == {}
+
+
+def test_the_checksum_is_of_every_byte_that_came(matrices: dict[str, dict[str, Sample]]) -> None:
+    for path, sent in AT_ONCE.items():
+        assert matrices["fast"][path].crc32 == crc32(sent), path
+        assert matrices["fast"][path].num_bytes == len(sent), path
+        assert matrices["general"][path].crc32 is None
 
 
 def test_times_are_in_order(matrix: dict[str, Sample]) -> None:
@@ -254,7 +263,20 @@ def test_a_name_that_does_not_resolve_ends_the_run_before_it_begins(tmp_path: Pa
 def test_https(tmp_path: Path) -> None:
     """A real TLS server; its certificate is its own, so one client trusts it and the other does not."""
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    words = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
     try:
         subprocess.run([*words, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     except FileNotFoundError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -47,9 +46,9 @@ def paused(server: Scripted, *, rate: float, pause_s: float, folder: Path, concu
         return loads.gathered(fleet)
 
 
-def slow(samples: list[Sample]) -> list[Sample]:
-    """Samples whose first content came late, counted from when the request was due."""
-    return [sample for sample in samples if sample.content_s and sample.content_s[0] - sample.due_s > SLOW_S]
+def late_s(sample: Sample) -> float:
+    """When its first content came, counted from when it was due."""
+    return sample.content_s[0] - sample.due_s
 
 
 def test_a_pause_of_the_target_hurts_every_request_that_was_due_in_it(tmp_path: Path) -> None:
@@ -60,10 +59,14 @@ def test_a_pause_of_the_target_hurts_every_request_that_was_due_in_it(tmp_path: 
         closed = paused(server, rate=rate, pause_s=pause_s, folder=tmp_path, concurrency=4)
     assert {sample.ending for sample in came.samples} == {Ending.WHOLE}
     assert len(came.samples) == round(rate * (0.5 + pause_s))
-    assert abs(len(slow(came.samples)) - rate * (pause_s - SLOW_S)) <= 0.05 * rate
-    in_pause = [sample for sample in closed.samples if sample.content_s[0] - sample.due_s > 0.9 * pause_s]
-    assert len(in_pause) == 4
-    assert len(closed.samples) > 4 * len(in_pause)
+    hurt = [sample for sample in came.samples if 0.25 <= sample.due_s < 0.25 + pause_s - SLOW_S]
+    assert abs(len(hurt) - rate * (pause_s - SLOW_S)) <= 2
+    assert all(late_s(sample) > SLOW_S for sample in hurt)
+    assert (
+        abs(sum(map(late_s, hurt)) / len(hurt) - (pause_s + SLOW_S) / 2) < 0.25 * pause_s
+    )  # as long as the rest of it
+    assert sum(late_s(sample) > 0.9 * pause_s for sample in closed.samples) == 4
+    assert len(closed.samples) > 4 * 4
 
 
 def test_a_client_that_stood_still_says_so(tmp_path: Path) -> None:
@@ -88,20 +91,17 @@ def test_a_client_that_stood_still_says_so(tmp_path: Path) -> None:
     assert 20 < len(late) < 50
 
 
-def test_equal_seeds_send_the_same_requests_at_the_same_due_times(tmp_path: Path) -> None:
+def test_two_workers_send_exactly_what_the_seed_says(tmp_path: Path) -> None:
     mix = tuple(Mixed(request=Request(name=name, messages=())) for name in ("one", "two"))
     load = Load(arrivals=Arrivals(rate_per_s=150), duration_s=0.3, mix=mix)
 
-    def sent(num_workers: int) -> list[tuple[int, float, int]]:
-        one = loads.order(server.port, ["/whole", "/json"], schedule=schedule(load, 7), duration_s=0.3)
-        came = loads.run(one, tmp_path, num_workers=num_workers)
-        assert sorted(health.worker for health in came.healths) == list(range(num_workers))
-        assert sum(health.num_requests for health in came.healths) == len(came.samples)
-        return [(sample.index, sample.due_s, sample.mixed) for sample in came.samples]
-
     with Scripted() as server:
-        alone, together = sent(1), sent(2)
-    assert alone == together == [(due.index, round(due.at_s, 6), due.mixed) for due in schedule(load, 7)]
+        one = loads.order(server.port, ["/whole", "/json"], schedule=schedule(load, 7), duration_s=0.3)
+        came = loads.run(one, tmp_path, num_workers=2)
+    assert sorted(health.worker for health in came.healths) == [0, 1]
+    assert sum(health.num_requests for health in came.healths) == len(came.samples)
+    sent = [(sample.index, sample.due_s, sample.mixed) for sample in came.samples]
+    assert sent == [(due.index, round(due.at_s, 6), due.mixed) for due in schedule(load, 7)]
 
 
 def test_stopping_early_gives_up_what_is_under_way_and_says_what_was_not_sent(tmp_path: Path) -> None:
@@ -142,16 +142,15 @@ def test_the_end_of_the_drain_ends_the_arm(tmp_path: Path) -> None:
         assert 0.3 < (sample.ended_s or 0) < 5.0
 
 
-def test_kept_connections_are_used_again_and_others_are_not(tmp_path: Path) -> None:
-    times = [0.05 * number for number in range(6)]
+def test_kept_connections_are_used_again(tmp_path: Path) -> None:
+    """That others are not is seen where every path is asked for once: each request there closes its own."""
     with Scripted() as server:
+        times = [0.05 * number for number in range(6)]
         kept = loads.run(loads.order(server.port, ["/whole"], times=times, kept_connections=True), tmp_path)
-        num_kept = server.num_connections
-        own = loads.run(loads.order(server.port, ["/whole"], times=times), tmp_path)
-    assert (num_kept, server.num_connections - num_kept) == (1, 6)
-    assert {sample.ending for sample in kept.samples + own.samples} == {Ending.WHOLE}
+    assert server.num_connections == 1
+    assert {sample.ending for sample in kept.samples} == {Ending.WHOLE}
     assert all(sample.connected_s == sample.sent_s for sample in kept.samples[1:])
-    assert Counter(b"Connection: close" in head for head in server.heads) == {False: 6, True: 6}
+    assert not any(b"Connection: close" in head for head in server.heads)
 
 
 def test_a_closed_loop_begins_a_request_when_another_has_ended(tmp_path: Path) -> None:

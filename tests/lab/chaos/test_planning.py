@@ -8,7 +8,7 @@ import pytest
 
 from contextlab import registry
 from contextlab.experiment import Pace, Placed
-from contextlab.lab.planning import Words, chosen, planned
+from contextlab.lab.chaos.planning import Words, chosen, planned
 from contextlab.model import UsageError
 
 PLAN = """

@@ -36,14 +36,14 @@ from contextlab.experiment import (
     Sample,
     Trial,
 )
-from contextlab.lab.decisions import decisions
-from contextlab.lab.gauging import Gauging
+from contextlab.lab.chaos.decisions import decisions
+from contextlab.lab.chaos.gauging import Gauging
+from contextlab.lab.chaos.profile import Profiler
 from contextlab.lab.journal import plain
 from contextlab.lab.link.direct import Direct
 from contextlab.lab.link.route import Route
 from contextlab.lab.load.fleet import Fleet
 from contextlab.lab.load.order import LoadOrder, Prepared
-from contextlab.lab.profile import Profiler
 from contextlab.lab.server import OwnedServer
 from contextlab.model import (
     Knowledge,

@@ -34,11 +34,11 @@ from contextlab.experiment import (
     Sample,
     Trial,
 )
+from contextlab.lab.chaos.passes import Passes, SharedControl
 from contextlab.lab.journal import plain
 from contextlab.lab.link.direct import Direct
 from contextlab.lab.link.engines import choose_engine
 from contextlab.lab.link.route import Route
-from contextlab.lab.passes import Passes, SharedControl
 from contextlab.lab.run import Lab, Options
 from contextlab.lab.server import OwnedServer
 from contextlab.model import (
@@ -214,4 +214,4 @@ def hosting_command(spec: TargetSpec) -> ServerCommand:
     import sys
 
     words = msgspec.json.encode(plain(spec)).decode()
-    return ServerCommand(argv=(sys.executable, "-m", "contextlab.lab.host", words), ready_timeout_s=300.0)
+    return ServerCommand(argv=(sys.executable, "-m", "contextlab.lab.chaos.host", words), ready_timeout_s=300.0)

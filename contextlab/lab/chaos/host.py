@@ -1,6 +1,6 @@
 """Puts a target that lives inside a process behind an OpenAI-compatible server, so that a load can reach it.
 
-    python -m contextlab.lab.host SPEC     ─▶ READY http://127.0.0.1:PORT
+    python -m contextlab.lab.chaos.host SPEC     ─▶ READY http://127.0.0.1:PORT
 
 One request at a time, the others wait: what is measured is the library's own speed and its queue. The server adds
 nothing to what the target says: its events become chunks, its failures become errors.

@@ -10,7 +10,7 @@ from typing import Any
 from contextlab import registry
 from contextlab.analysis import loads, quantities
 from contextlab.experiment import ChaosScenario, Experiment, Plane
-from contextlab.lab.chaos import ChaosOptions
+from contextlab.lab.chaos.run import ChaosOptions
 from contextlab.lab.link.engines import choose_engine
 from contextlab.lab.provenance import without_secrets
 from contextlab.model import Knowledge, Limits, Skip, TargetSpec, UnableError

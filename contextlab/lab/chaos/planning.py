@@ -22,6 +22,7 @@ from contextlab.analysis.bounds import parse_bound, parse_stop
 from contextlab.experiment import Asked, ChaosPlan, ChaosScenario, Mixed, Pace, Placed
 from contextlab.model import Api, Knowledge, Message, Request, UsageError
 
+_EXAMPLES = {"duration": "30s", "share": "15%", "size": "64KB", "rate": "1MB/s"}
 PLAN_KEYS = (
     "target",
     "settings",
@@ -81,7 +82,7 @@ def planned(words: Words, plan: Path | None = None) -> Planned:
     """
     table = _read(plan) if plan is not None else {}
     written = _with_plan(words, table, plan)
-    duration_s = _quantity("duration", written.duration or "30s", "duration", low=0.5, high=LONGEST_S)
+    duration_s = quantity("duration", written.duration or "30s", "duration", low=0.5, high=LONGEST_S)
     arrivals = None
     if written.arrivals is not None:
         trace_s = _trace(written.arrivals, duration_s)
@@ -150,11 +151,12 @@ def _faults(texts: Sequence[str], duration_s: float) -> tuple[Placed, ...]:
     return tuple(found)
 
 
-def _quantity(name: str, text: str, kind: str, *, low: float, high: float = LONGEST_S) -> float:
+def quantity(name: str, text: str, kind: str, *, low: float, high: float = LONGEST_S) -> float:
+    """A number with a unit inside a range. Raises UsageError naming the value and the rule."""
     try:
         value = quantities.PARSERS[kind](text)
     except ValueError as error:
-        raise UsageError(f"{name}={text!r}: must be {error}", "for example --duration 30s") from None
+        raise UsageError(f"{name}={text!r}: must be {error}", f"for example {_EXAMPLES.get(kind, '1')}") from None
     if not low <= value <= high:
         message = f"{name}={text!r}: must be from {quantities.shown(kind, low)} to {quantities.shown(kind, high)}"
         raise UsageError(message, "choose a value in between")
@@ -162,7 +164,7 @@ def _quantity(name: str, text: str, kind: str, *, low: float, high: float = LONG
 
 
 def _maybe(name: str, text: str | None, *, low: float) -> float | None:
-    return None if text is None else _quantity(name, text, "duration", low=low)
+    return None if text is None else quantity(name, text, "duration", low=low)
 
 
 def _rate(text: str) -> float:

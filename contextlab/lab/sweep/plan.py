@@ -1,0 +1,212 @@
+"""From what the user wrote to a sweep: which axes the target has, the goals, the SLOs, the settings that stay fixed.
+
+settings of the target (a server of ours starts anew) ─┐
+settings of the load (concurrency, rate, lengths)      ├─▶ Declared axes ─▶ Sweep
+{placeholders} of a run: command, tasks of hf:         ─┘
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from contextlab import registry
+from contextlab.analysis.axes import Axis, Declared, Value, grid, parse_axes
+from contextlab.analysis.bounds import RATES, SHARES, parse_bound, subject_of
+from contextlab.analysis.frontier import Direction
+from contextlab.analysis.replies import TIMES
+from contextlab.analysis.sweeps import Goal, Sweep
+from contextlab.analysis.tradeoffs import Slo
+from contextlab.model import Setting, Settings, TargetSpec, UsageError
+
+CONCURRENCY, RATE, PROMPT_TOKENS, REPLY_TOKENS = "concurrency", "rate", "prompt_tokens", "reply_tokens"
+LOAD_AXES: tuple[Setting, ...] = (
+    Setting(
+        name=CONCURRENCY,
+        kind="int",
+        default=None,
+        low=1,
+        high=4096,
+        unit="requests",
+        help="requests at any time (closed loop); by default the target's slots",
+    ),
+    Setting(
+        name=RATE, kind="float", default=None, low=0.01, high=100_000, unit="1/s", help="requests a second (open loop)"
+    ),
+    Setting(
+        name=PROMPT_TOKENS, kind="int", default=32, low=4, high=1 << 20, unit="tokens", help="length of each prompt"
+    ),
+    Setting(name=REPLY_TOKENS, kind="int", default=16, low=1, high=1 << 20, unit="tokens", help="length of each reply"),
+)
+MEMORY = "memory_bytes"
+MOST_GOALS = 3
+DEFAULT_GOALS = ("up:tokens_per_s", "down:p99 ttft")
+NOT_AXES = frozenset({"port", "model", "api_key_env", "ready_timeout_s", "ready_path", "connect_timeout_s"})
+"""Settings that have nothing to do with speed."""
+PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A checked sweep and its grid; `restarts` names the settings for which a server starts anew."""
+
+    sweep: Sweep
+    configs: tuple[Settings, ...]
+    restarts: frozenset[str]
+
+
+def declared(spec: TargetSpec) -> dict[str, Declared]:
+    """The axes that a target has: its own settings where the tool starts it, its placeholders, and the load's."""
+    module = registry.targets()[spec.scheme]
+    if registry.runs_in_child(spec):
+        axes = cast("tuple[Setting, ...]", getattr(module, "AXES", ()))
+        own = [setting for setting in registry.settings_of(spec.scheme).values() if setting.name not in NOT_AXES]
+        found = {setting.name: Declared(setting=setting, restarts=True) for setting in own}
+        return found | {setting.name: Declared(setting=setting) for setting in axes}
+    found = {}
+    if spec.scheme == "run":
+        for name in PLACEHOLDER.findall(spec.address):
+            setting = Setting(name=name, kind="text", default=None, help=f"{{{name}}} in the command")
+            found[name] = Declared(setting=setting, restarts=True)
+    elif spec.scheme not in ("http", "https"):
+        for setting in registry.settings_of(spec.scheme).values():
+            if setting.name not in NOT_AXES:
+                found[setting.name] = Declared(setting=setting, restarts=True)
+    return found | {setting.name: Declared(setting=setting) for setting in LOAD_AXES}
+
+
+def planned(
+    spec: TargetSpec,
+    *,
+    axes: Sequence[str],
+    fixed: Sequence[str] = (),
+    goals: Sequence[str] = (),
+    slos: Sequence[str] = (),
+    baseline: Sequence[str] = (),
+    budget_s: float,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Planned:
+    """The sweep that was asked for. `fixed` are load settings "name=value" that stay; `baseline` names one point.
+
+    Raises UsageError naming the value, the rule and the choices.
+    """
+    known = declared(spec)
+    if not axes:
+        raise UsageError(
+            "no axis is named: there is nothing to sweep", f"add --sweep NAME=VALUES; axes here: {', '.join(known)}"
+        )
+    found = parse_axes(axes, known, _converted)
+    kept = _assigned(fixed, known, "--load")
+    for axis in found:
+        if axis.name in kept:
+            raise UsageError(f"{axis.name}: both swept and fixed", "leave one of them out")
+    names = {axis.name for axis in found} | kept.keys()
+    if {CONCURRENCY, RATE} <= names:
+        raise UsageError("concurrency and rate: a load is a closed loop or an open one", "choose one of them")
+    if missing := [name for name in PLACEHOLDER.findall(spec.address) if spec.scheme == "run" and name not in names]:
+        raise UsageError(
+            f"{{{missing[0]}}} is in the command, and nothing gives it a value",
+            f"add --sweep {missing[0]}=… or --load {missing[0]}=VALUE",
+        )
+    configs = tuple(cast("list[Settings]", grid(found)))
+    chosen = _baseline(found, configs, baseline, known)
+    sweep = Sweep(
+        axes=found,
+        goals=tuple(_goal(text) for text in goals or DEFAULT_GOALS),
+        slos=tuple(slo for text in slos for slo in _slo(text)),
+        fixed={**_shown_fixed(spec, found), **kept},
+        baseline=chosen,
+        budget_s=budget_s,
+        num_configs=len(configs),
+        seed=seed,
+        confidence=confidence,
+    )
+    if len({goal.text for goal in sweep.goals}) < len(sweep.goals) or not 2 <= len(sweep.goals) <= MOST_GOALS:
+        raise UsageError(
+            f"goals: at least two different ones make a trade-off, and at most {MOST_GOALS} can be drawn",
+            "for example --objective up:tokens_per_s --objective 'down:p99 ttft'",
+        )
+    return Planned(sweep=sweep, configs=configs, restarts=frozenset(axis.name for axis in found if axis.restarts))
+
+
+def _converted(setting: Setting, text: str) -> int | bool | float | str | None:
+    """The value of an axis; what stands for a placeholder is a number where it looks like one."""
+    if setting.kind == "text" and not setting.choices and re.fullmatch(r"-?\d{1,15}", text):
+        return int(text)
+    return registry.parse_setting(setting, text)
+
+
+def _assigned(texts: Sequence[str], known: Mapping[str, Declared], option: str) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"{option} {text!r}: not of the form name=value", f"names: {', '.join(known)}")
+        one = known[registry.choose("setting", name.strip(), list(known))]
+        found[name.strip()] = cast("Value", _converted(one.setting, value.strip()))
+    return found
+
+
+def _baseline(
+    axes: Sequence[Axis], configs: Sequence[Settings], texts: Sequence[str], known: Mapping[str, Declared]
+) -> Settings:
+    """The point that every block repeats: the one named, else the middle of each axis."""
+    chosen: dict[str, Value] = {axis.name: axis.values[len(axis.values) // 2] for axis in axes}
+    for name, value in _assigned(texts, known, "--baseline").items():
+        if name not in chosen:
+            raise UsageError(f"--baseline {name}: is not swept", f"swept are: {', '.join(chosen)}")
+        chosen[name] = value
+    if chosen not in configs:
+        raise UsageError(f"--baseline {chosen}: is no point of this sweep", "choose values of the axes")
+    return cast("Settings", chosen)
+
+
+def _shown_fixed(spec: TargetSpec, axes: Sequence[Axis]) -> dict[str, int | bool | float | str | None]:
+    swept = {axis.name for axis in axes}
+    return {name: value for name, value in spec.settings.items() if name not in swept and name not in NOT_AXES}
+
+
+def _goal(text: str) -> Goal:
+    """`up:tokens_per_s` or `down:p99 ttft`. Raises UsageError."""
+    way, colon, subject = text.strip().partition(":")
+    ways = [one.value for one in Direction]
+    if not colon or way not in ways:
+        raise UsageError(f"--objective {text!r}: must begin with up: or down:", "for example down:p99 ttft")
+    if subject.strip() == MEMORY:
+        return Goal(text=MEMORY, metric=MEMORY, quantile=None, direction=Direction(way), unit="bytes")
+    bound = parse_bound(f"{subject.strip()} < {_filler(subject)}")
+    if bound.metric in ("integrity", "backlog", "goodput"):
+        raise UsageError(f"--objective {text!r}: is not measured in a sweep", f"choose from: {_metrics()}")
+    unit = "s" if bound.metric in TIMES else "" if bound.metric in SHARES else "1/s" if bound.metric in RATES else ""
+    return Goal(
+        text=subject_of(bound), metric=bound.metric, quantile=bound.quantile, direction=Direction(way), unit=unit
+    )
+
+
+def _filler(subject: str) -> str:
+    """A value that the bound of a subject can take; only the subject is wanted."""
+    word = subject.split()[-1] if subject.split() else ""
+    return "1s" if word in TIMES else "1%" if word in SHARES else "1"
+
+
+def _metrics() -> str:
+    return f"tokens_per_s, throughput, errors, {MEMORY}, or p50, p90, p99 or mean of {', '.join(TIMES)}"
+
+
+def _slo(text: str) -> list[Slo]:
+    bound = parse_bound(text)
+    if bound.against is not None or bound.metric in ("integrity", "backlog", "goodput"):
+        raise UsageError(f"--slo {text!r}: is not measured in a sweep", f"choose from: {_metrics()}")
+    return [Slo(objective=subject_of(bound), op=bound.op, limit=bound.value)]
+
+
+def spec_for(spec: TargetSpec, settings: Settings, restarts: frozenset[str]) -> TargetSpec:
+    """The target with the server settings of one point: as settings of its own, or put into its command."""
+    if spec.scheme == "run":
+        address = PLACEHOLDER.sub(lambda found: str(settings.get(found[1], found[0])), spec.address)
+        return replace(spec, address=address)
+    own = {name: value for name, value in settings.items() if name in restarts}
+    return replace(spec, settings={**spec.settings, **own})

@@ -1,0 +1,310 @@
+"""The impure loop of `pareto`: asks the race what to measure, measures it, writes it down, tells the race.
+
+    Race.ask ─▶ tasks of a block ─▶ evaluate (server, load) ─▶ Measurement ─▶ record ─▶ Race.tell ─▶ …
+
+The record is all that there is: a run that was killed is resumed from it, and nothing is measured twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from contextlab import registry
+from contextlab.analysis.frontier import Membership, Status
+from contextlab.analysis.racing import Race, Result, Task, Undecided
+from contextlab.analysis.sweeps import (
+    Concluded,
+    Measurement,
+    Sweep,
+    conclude,
+    objectives,
+    read,
+    reference_point,
+    result_of,
+)
+from contextlab.lab.journal import plain
+from contextlab.lab.run import Lab, Options
+from contextlab.lab.sweep.batches import BatchEvaluator
+from contextlab.lab.sweep.contention import MOST_OTHERS, calm
+from contextlab.lab.sweep.evaluate import Evaluator, How
+from contextlab.lab.sweep.plan import Planned
+from contextlab.model import (
+    Finding,
+    Judgement,
+    Knowledge,
+    Layer,
+    Limits,
+    Outcome,
+    Record,
+    Run,
+    Settings,
+    TargetSpec,
+    UsageError,
+)
+
+SWEEP = "sweep"
+"""The name that findings of a sweep have as their scenario."""
+EXPECTED_START_S = 2.0
+MOST_CONTENDED = 3
+"""After so many evaluations in a row that others spoilt, the sweep is given up."""
+CALM_WAIT_S = 20.0
+HOPELESS = 0.05
+"""Below this probability a setting does not keep an SLO, for all that can be told."""
+
+
+class Asks(Protocol):
+    """What says which setting is measured next: our own race, or Optuna's samplers."""
+
+    def ask(self) -> list[Task]:
+        """What to measure next; nothing where it is over."""
+        ...
+
+    def tell(self, results: Sequence[Result]) -> None:
+        """What came of it."""
+        ...
+
+
+class Evaluates(Protocol):
+    """What measures one setting."""
+
+    def evaluate(self, settings: Settings, block: int, *, baseline: bool = False) -> Measurement:
+        """Measure one setting once."""
+        ...
+
+    def close(self) -> None:
+        """Release what runs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions:
+    """What `pareto` adds to the options of a run. `search`: "race" or "optuna"."""
+
+    planned: Planned
+    how: How
+    repeats: int = 3
+    max_repeats: int = 10
+    wait_s: float = CALM_WAIT_S
+    search: str = "race"
+
+
+class Sweeper(Lab):
+    """One sweep, new or resumed (`before`: the record of the run that was cut off)."""
+
+    def __init__(
+        self,
+        spec: TargetSpec,
+        folder: Path,
+        options: Options,
+        listener: Callable[[Record], None] = lambda record: None,
+        *,
+        sweeping: SweepOptions,
+        before: Run | None = None,
+    ) -> None:
+        self._before = before
+        super().__init__(spec, folder, options, listener, resumed_s=_end_s(before) if before is not None else None)
+        self.sweeping = sweeping
+        self.sweep: Sweep = sweeping.planned.sweep
+
+    def run_sweep(self) -> int:
+        """Run the sweep to its budget's end, and return the exit code; errors as in `Lab.run`."""
+        return self._session(lambda known: self._sweep())
+
+    @contextmanager
+    def _serving(self) -> Iterator[None]:
+        """Servers come and go with the settings; none is there beforehand."""
+        yield
+
+    def _open(self) -> Knowledge:
+        return Knowledge(flavour="", model="", limits=Limits())
+
+    def _sweep(self) -> None:
+        measurements: list[Measurement] = []
+        spent_s = 0.0
+        reference: tuple[float, ...] | None = None
+        if self._before is not None:
+            measurements, reference = _resumable(self._before, self.sweep)
+            spent_s = sum(one.cost_s for one in measurements)
+        self._journal.append("sweep", sweep=self.sweep, resumed=self._before is not None)
+        until_s = time.monotonic() + self.sweep.budget_s - spent_s
+        race = self._race(lambda: max(0.0, until_s - time.monotonic()))
+        race.tell([result_of(self.sweep, one) for one in measurements])
+        evaluator = self._evaluator()
+        try:
+            given_up = self._run_race(race, evaluator, measurements, reference)
+        finally:
+            evaluator.close()
+        self._conclude(race, measurements)
+        if given_up:
+            self._conclude_with(Judgement(outcome=Outcome.UNKNOWN, why=given_up), "host")
+
+    def _race(self, left_s: Callable[[], float]) -> Asks:
+        one, planned = self.sweeping, self.sweeping.planned
+        expected_s = one.how.measure_s + EXPECTED_START_S
+        if one.search == "optuna":
+            from contextlab.lab.sweep.optuna_search import OptunaSearch
+
+            return OptunaSearch(self.sweep, planned.configs, left_s=left_s, expected_s=expected_s)
+        return Race(
+            list(planned.configs),
+            objectives(self.sweep),
+            budget=left_s,
+            baseline=self.sweep.baseline,
+            seed=self.sweep.seed,
+            restarts=planned.restarts,
+            repeats=one.repeats,
+            max_repeats=one.max_repeats,
+            confidence=self.sweep.confidence,
+            expected_cost=expected_s,
+        )
+
+    def _evaluator(self) -> Evaluates:
+        if registry.runs_in_child(self.spec):
+            return BatchEvaluator(
+                spec=self.spec,
+                sweep=self.sweep,
+                restarts=self.sweeping.planned.restarts,
+                folder=self.folder,
+                began_s=self._began_s,
+                measure_s=self.sweeping.how.measure_s,
+                trust_host=self.sweeping.how.trust_host,
+                memory_limit_bytes=self.options.memory_limit_bytes,
+            )
+        return Evaluator(
+            spec=self.spec,
+            sweep=self.sweep,
+            restarts=self.sweeping.planned.restarts,
+            how=replace(self.sweeping.how, memory_limit_bytes=self.options.memory_limit_bytes),
+            folder=self.folder,
+            began_s=self._began_s,
+            progress=lambda text: self.listener({"kind": "progress", "text": text}),
+        )
+
+    def _run_race(
+        self,
+        race: Asks,
+        evaluator: Evaluates,
+        measurements: list[Measurement],
+        reference: tuple[float, ...] | None,
+    ) -> str:
+        """Measure until the race has nothing more to ask; why it was given up before that, else ""."""
+        spoilt, why = 0, ""
+        first_block = measurements[0].block if measurements else 0
+        while not why and (tasks := race.ask()):
+            for task in tasks:
+                if why := self._unrest():
+                    break
+                self.listener({"kind": "progress", "text": f"block {task.block}: {_words(task.settings)}"})
+                measurement = evaluator.evaluate(task.settings, task.block, baseline=task.baseline)
+                self._journal.append("measurement", measurement=measurement)
+                measurements.append(measurement)
+                race.tell([result_of(self.sweep, measurement)])
+                spoilt = spoilt + 1 if "contended" in measurement.why else 0
+                if spoilt >= MOST_CONTENDED:
+                    why = f"the host is contended: {spoilt} evaluations in a row were spoilt by others' work"
+                    break
+                if reference is None and task.block > first_block:
+                    reference = self._refer(measurements)
+        if reference is None:
+            self._refer(measurements)
+        return why
+
+    def _unrest(self) -> str:
+        """Wait until the host is calm; why it is not, after as long as the user would wait."""
+        if self.sweeping.how.trust_host:
+            return ""
+        is_calm, used = calm(self.sweeping.wait_s)
+        if is_calm:
+            return ""
+        return (
+            f"the host is contended: others used {used:.1f} cores (at most {MOST_OTHERS}) for "
+            f"{self.sweeping.wait_s:g} s; go on when it is calm: --resume {self.folder}"
+        )
+
+    def _refer(self, measurements: Sequence[Measurement]) -> tuple[float, ...] | None:
+        """Fix the point against which the hypervolume counts, once: the worst of what the screen saw."""
+        found = reference_point(self.sweep, measurements)
+        if found is not None:
+            self._journal.append("reference", reference=found)
+        return found
+
+    def _conclude(self, race: Asks, measurements: Sequence[Measurement]) -> None:
+        found = conclude(self.sweep, measurements)
+        if isinstance(race, Race):
+            self._journal.append(
+                "undecided",
+                undecided=[plain(one) for one in race.why_undecided(found.frontier)],
+                drift=[plain(one) for one in race.drift()],
+            )
+        open_ones = race.why_undecided(found.frontier) if isinstance(race, Race) else ()
+        self._conclude_with(judged(found, open_ones), "frontier")
+
+    def _conclude_with(self, judgement: Judgement, probe: str) -> None:
+        self._found(
+            Finding(
+                scenario=SWEEP,
+                probe=probe,
+                outcome=judgement.outcome,
+                verdict=self.options.policy.verdict(judgement.outcome, frozenset({Outcome.OK})),
+                layer=judgement.layer,
+                why=judgement.why,
+                evidence=judgement.evidence,
+            )
+        )
+
+
+def judged(found: Concluded, undecided: Sequence[Undecided]) -> Judgement:
+    """What a sweep comes to: a frontier; none (all crashed, refused or invalid); or an SLO that nothing keeps."""
+    result, sweep = found.frontier, found.sweep
+    members = [one for one in result.standings if one.membership is Membership.MEMBER]
+    numbers: dict[str, int | float | str | bool | None] = {
+        "settings_measured": len(found.points),
+        "evaluations": len(found.measurements),
+        "members": len(members),
+        "undecided": sum(one.membership is Membership.UNDECIDED for one in result.standings),
+    }
+    for status in (Status.INFEASIBLE, Status.CRASHED, Status.INVALID):
+        numbers[status.value] = sum(point.status is status for point in found.points)
+    if not result.compared:
+        why = next((point.why for point in found.points if point.why), "nothing was measured")
+        return Judgement(outcome=Outcome.UNKNOWN, why=f"no setting could be compared: {why}", evidence=numbers)
+    goals = " against ".join(goal.text for goal in sweep.goals[:2])
+    words = f"{len(members)} of {len(found.points)} settings are on the frontier of {goals} for sure"
+    if numbers["undecided"]:
+        words += f", {numbers['undecided']} undecided"
+    if found.recommended is None:
+        return Judgement(outcome=Outcome.OK, why=words, layer=Layer.ENGINE, evidence=numbers)
+    best = found.recommended
+    if best.standing is not None:
+        why = f"{words}; best under the SLO: {_words(best.standing.point.settings)}"
+        return Judgement(outcome=Outcome.OK, why=why, layer=Layer.ENGINE, evidence=numbers)
+    likeliest = max((share for share in best.feasible if share is not None), default=None)
+    hopeless = likeliest is not None and likeliest <= HOPELESS
+    outcome = Outcome.BOUND_BROKEN if hopeless else Outcome.UNKNOWN
+    return Judgement(outcome=outcome, why=f"{best.why}; {words}", layer=Layer.ENGINE, evidence=numbers)
+
+
+def _words(settings: Settings) -> str:
+    return registry.shown_settings(settings)
+
+
+def _end_s(run: Run | None) -> float:
+    return max((float(record.get("at_s", 0.0)) for record in run.records), default=0.0) if run is not None else 0.0
+
+
+def _resumable(run: Run, sweep: Sweep) -> tuple[list[Measurement], tuple[float, ...] | None]:
+    """What a run that was cut off had measured. Raises UsageError where it swept something else."""
+    was, measurements, reference = read(run.records)
+    if was is None:
+        raise UsageError(f"--resume {run.path}: holds no sweep", "name a run of contextlab pareto")
+    same = (was.axes, was.goals, was.fixed, was.baseline) == (sweep.axes, sweep.goals, sweep.fixed, sweep.baseline)
+    if not same:
+        raise UsageError(
+            f"--resume {run.path}: it swept other axes, goals or settings", "repeat the words of that run's command"
+        )
+    return list(measurements), reference

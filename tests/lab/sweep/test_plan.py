@@ -1,0 +1,83 @@
+"""What is written for a sweep becomes axes, goals and SLOs, or a clear refusal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from contextlab import registry
+from contextlab.analysis.frontier import Direction
+from contextlab.lab.sweep.plan import declared, planned, spec_for
+from contextlab.model import UsageError
+
+FAKE = registry.parse_target("fake:caps")
+URL = registry.parse_target("http://127.0.0.1:9")
+RUN = registry.parse_target("run:serve -c {context} -n {slots}", at="http://127.0.0.1:9")
+
+
+def test_a_sweep_of_a_server_of_ours() -> None:
+    found = planned(
+        FAKE,
+        axes=["concurrency=1..3", "slots=1,2"],
+        fixed=["reply_tokens=4"],
+        goals=["up:tokens_per_s", "down:p90 itl", "down:memory_bytes"],
+        slos=["p99 ttft < 200ms", "errors <= 1%"],
+        budget_s=60.0,
+    )
+    assert found.restarts == {"slots"}
+    assert len(found.configs) == 6
+    assert [(goal.text, goal.direction) for goal in found.sweep.goals] == [
+        ("tokens_per_s", Direction.UP),
+        ("p90 itl", Direction.DOWN),
+        ("memory_bytes", Direction.DOWN),
+    ]
+    assert [(slo.objective, slo.op, slo.limit) for slo in found.sweep.slos] == [
+        ("p99 ttft", "<", 0.2),
+        ("errors", "<=", 0.01),
+    ]
+    assert found.sweep.fixed["reply_tokens"] == 4
+    assert found.sweep.baseline in found.configs
+
+
+def test_a_url_has_the_axes_of_the_load_alone() -> None:
+    assert set(declared(URL)) == {"concurrency", "rate", "prompt_tokens", "reply_tokens"}
+    assert planned(URL, axes=["rate=1..4x2"], budget_s=60.0).configs == ({"rate": 1.0}, {"rate": 2.0}, {"rate": 4.0})
+
+
+def test_placeholders_of_a_command_are_axes() -> None:
+    found = planned(RUN, axes=["context=512,1024", "slots=1,auto"], budget_s=60.0)
+    assert found.restarts == {"context", "slots"}
+    assert found.configs[1] == {"context": 512, "slots": "auto"}
+    assert spec_for(RUN, found.configs[1], found.restarts).address == "serve -c 512 -n auto"
+
+
+def test_the_baseline_can_be_named() -> None:
+    assert planned(FAKE, axes=["slots=1,2,4"], baseline=["slots=4"], budget_s=60.0).sweep.baseline == {"slots": 4}
+
+
+@pytest.mark.parametrize(
+    ("target", "words", "said"),
+    [
+        (FAKE, {"axes": ["slot=1,2"]}, "did you mean slots"),
+        (FAKE, {"axes": []}, "no axis is named"),
+        (FAKE, {"axes": ["slots=4..1"]}, "slots"),
+        (FAKE, {"axes": ["slots="]}, "slots"),
+        (FAKE, {"axes": ["slots=0,1"]}, "slots=0"),
+        (FAKE, {"axes": ["slots=1,2"], "fixed": ["slots=1"]}, "both swept and fixed"),
+        (FAKE, {"axes": ["concurrency=1,2"], "fixed": ["rate=3"]}, "closed loop or an open one"),
+        (FAKE, {"axes": ["slots=1,2"], "goals": ["fast"]}, "up: or down:"),
+        (FAKE, {"axes": ["slots=1,2"], "goals": ["up:p99 tft", "down:errors"]}, "ttft"),
+        (FAKE, {"axes": ["slots=1,2"], "goals": ["up:errors"]}, "at least two"),
+        (FAKE, {"axes": ["slots=1,2"], "goals": ["up:backlog", "down:errors"]}, "not measured in a sweep"),
+        (FAKE, {"axes": ["slots=1,2"], "slos": ["p99 ttft"]}, "p99 ttft"),
+        (FAKE, {"axes": ["slots=1,2"], "slos": ["p99 ttft < 3x before"]}, "not measured in a sweep"),
+        (FAKE, {"axes": ["slots=1,2"], "baseline": ["slots=7"]}, "no point of this sweep"),
+        (URL, {"axes": ["slots=1,2"]}, "concurrency"),
+        (RUN, {"axes": ["context=512"]}, "{slots}"),
+    ],
+)
+def test_what_cannot_be_meant(target: Any, words: dict[str, list[str]], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        planned(target, budget_s=60.0, **words)  # type: ignore[arg-type]
+    assert said in f"{caught.value.message} {caught.value.next_step}"
