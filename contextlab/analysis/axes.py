@@ -209,6 +209,14 @@ class Lattice:
             ]
         return found
 
+    def trust(self, index: int, failed: Sequence[int]) -> float:
+        """From 0 to 1: how little the failure of other settings, refused or crashed, speaks against this one."""
+        trust = 1.0
+        for other in failed:
+            apart = sum(abs(a - b) for a, b in zip(self.spots[index], self.spots[other], strict=True))
+            trust *= 1 - 0.7 * math.exp(-3 * apart)
+        return trust
+
     def screening(self, rng: Random) -> list[int]:
         """All settings, in an order of which every beginning covers the grid evenly.
 

@@ -16,13 +16,16 @@ better by more than ε in one. Where two are for sure tied in an objective, it d
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
+from sys import float_info
 
 from contextlab.analysis.axes import config_hash
 from contextlab.analysis.intervals import CONFIDENCE
+from contextlab.analysis.noise import Interval as Interval
 from contextlab.analysis.noise import Noise, Vector, t_bound
 from contextlab.model import NothingMeasured, Settings, UsageError
 
@@ -83,15 +86,6 @@ class Point:
     def key(self) -> str:
         """The hash of its settings."""
         return config_hash(self.settings)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """A value and the ends between which it lies; infinite ends: nothing is known of its noise."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,8 +228,12 @@ class Scale:
         return self.sign * (math.log(value) if self.relative else value / self.size)
 
     def raw(self, value: float) -> float:
-        value *= self.sign
-        return math.exp(max(-700.0, min(700.0, value))) if self.relative else value * self.size
+        if not self.relative:
+            return self.sign * value * self.size
+        try:
+            return math.exp(self.sign * value)
+        except OverflowError:
+            return float_info.max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,26 +344,46 @@ def _shares(
     dominated itself.
     """
     tied = _tied(noise, ties, alpha)
-    fronts = [best_of(row) for row in drawn]
+    fronts = [_Front(row) for row in drawn]
     found = [(1.0, -1)] * len(noise.means)
     kept: set[int] = set()
     for b in sorted(range(len(noise.means)), key=lambda i: sum(noise.means[i]), reverse=True):
         equals = [(a, flags) for a, flags in tied[b].items() if a in kept]
         wins: dict[int, int] = {}
-        for row, best in zip(drawn, fronts, strict=True):
-            for a in best:
-                if _beyond(row[a], row[b], ties):
-                    wins[a] = wins.get(a, 0) + 1
-                    break
-            else:
-                for a, flags in equals:
-                    if _beyond(row[a], row[b], ties, flags):
-                        wins[a] = wins.get(a, 0) + 1
-                        break
+        for row, front in zip(drawn, fronts, strict=True):
+            winner = front.dominator(row[b], ties)
+            if winner is None:
+                winner = next((a for a, flags in equals if _beyond(row[a], row[b], ties, flags)), None)
+            if winner is not None:
+                wins[winner] = wins.get(winner, 0) + 1
         found[b] = 1 - sum(wins.values()) / len(drawn), max(wins, key=lambda a: wins[a], default=-1)
         if found[b][0] > alpha / 2:
             kept.add(b)
     return found
+
+
+class _Front:
+    """The frontier of one resample, to be asked often who dominates a vector; of two objectives it is two sorted lists."""
+
+    def __init__(self, row: Sequence[Vector]) -> None:
+        self._places = best_of(row)
+        self._best = [row[k] for k in self._places]
+        self._falling = [-vector[0] for vector in self._best]
+        self._rising = [vector[1] for vector in self._best] if len(row[0]) == 2 else []
+
+    def dominator(self, vector: Vector, ties: Sequence[float]) -> int | None:
+        """The place of one that is as good in every objective and better by more than a tie in one; None: there is none."""
+        if not self._rising:
+            return next(
+                (k for k, one in zip(self._places, self._best, strict=True) if _beyond(one, vector, ties)), None
+            )
+        low, high = bisect_left(self._rising, vector[1]), bisect_right(self._falling, -vector[0])
+        if low < high:  # these are as good in both: the first is best in one, the last in the other
+            if -self._falling[low] > vector[0] + ties[0]:
+                return self._places[low]
+            if self._rising[high - 1] > vector[1] + ties[1]:
+                return self._places[high - 1]
+        return None
 
 
 def _beyond(one: Vector, other: Vector, ties: Sequence[float], equal: Sequence[bool] = ()) -> bool:

@@ -18,20 +18,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 from statistics import NormalDist, fmean
 
 from contextlab.analysis.growth import t_quantile
 
-MANY_DEGREES = 300
-"""From here on Student's t is read as the normal distribution (its 99.99 % quantile is 0.6 % off)."""
+MANY_DEGREES = 120
+"""From here on Student's t is read as the normal distribution (its 97.5 % quantile is 1 % off)."""
+PREPARED = 2000
+"""How many sums of residuals a resample is drawn from."""
 MIN_POOL = 24
 """Fewer residuals than this say little of a distribution's shape: it is taken to be normal."""
 MIN_POINTS = 4
 """Fewer points with repeats than this do not show how alike their noise is: it is taken to be the same."""
 
 Vector = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A value and the ends between which it lies; infinite ends: nothing is known of its noise."""
+
+    value: float
+    low: float
+    high: float
 
 
 class Noise:
@@ -111,20 +123,33 @@ class Noise:
         """
         if not self.known:
             return [list(self.means) for _ in range(resamples)]
-        size = len(self.means[0])
         pool = self._pool if len(self._pool) >= MIN_POOL else _normal_like(self._pool, rng)
-        plan = []
-        for mean, deviation, each, count in zip(self.means, self.deviations, self.degrees, self.counts, strict=True):
-            plan.append((mean, [one / count for one in deviation], min(each), count))
-        drawn = []
+        sums = {n: _sums(pool, n, rng) for n in sorted(set(self.counts))}
+        stretches = {d: _stretches(d, rng) for d in sorted({min(degrees) for degrees in self.degrees})}
+        plan = [
+            (mean, [one / n for one in deviation], sums[n], stretches[min(degrees)])
+            for mean, deviation, degrees, n in zip(self.means, self.deviations, self.degrees, self.counts, strict=True)
+        ]
+        random, drawn = rng.random, []
         for _ in range(resamples):
             row: list[Vector] = []
-            for mean, parts, degrees, count in plan:
-                stretch = math.sqrt(degrees / (2 * rng.gammavariate(degrees / 2, 1))) if degrees < MANY_DEGREES else 1.0
-                chosen = rng.choices(pool, k=count)
-                row.append(tuple(mean[j] - parts[j] * stretch * sum([one[j] for one in chosen]) for j in range(size)))
+            for mean, parts, offs, wider in plan:
+                stretch, off = wider[int(random() * PREPARED)], offs[int(random() * PREPARED)]
+                row.append(tuple([m - part * stretch * o for m, part, o in zip(mean, parts, off, strict=True)]))
             drawn.append(row)
         return drawn
+
+
+def _sums(pool: Sequence[Vector], count: int, rng: Random) -> list[Vector]:
+    """Sums of `count` residuals, drawn with replacement, to draw from."""
+    return [tuple(map(sum, zip(*rng.choices(pool, k=count), strict=True))) for _ in range(PREPARED)]
+
+
+def _stretches(degrees: float, rng: Random) -> list[float]:
+    """√(degrees / χ²(degrees)), to draw from: by how much a deviation may be larger than it looks."""
+    if degrees >= MANY_DEGREES:
+        return [1.0] * PREPARED
+    return [math.sqrt(degrees / max(1e-12, 2 * rng.gammavariate(degrees / 2, 1))) for _ in range(PREPARED)]
 
 
 def _normal_like(pool: Sequence[Vector], rng: Random, size: int = 512) -> list[Vector]:
@@ -149,6 +174,45 @@ def t_bound(probability: float, degrees: float) -> float:
     if degrees < 1:
         return math.inf
     return _t(probability, MANY_DEGREES if degrees >= MANY_DEGREES else math.floor(degrees + 1e-9))
+
+
+# ── drift ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """How one setting, measured again and again, changed: relative change of an objective from the first repeat to the
+    last along the least-squares line through all, and its interval (Student's t, n − 2 degrees of freedom)."""
+
+    objective: str
+    change: Interval
+    num_repeats: int
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is a drift: the interval excludes 0."""
+        return self.change.low > 0 or self.change.high < 0
+
+
+def drift(
+    times: Sequence[float], vectors: Sequence[Vector], names: Sequence[str], confidence: float
+) -> tuple[Drift, ...]:
+    """The drift of every objective; empty with fewer than 3 repeats, or all of them at one time."""
+    count = len(times)
+    if count < 3 or max(times) == min(times):
+        return ()
+    middle, span = fmean(times), max(times) - min(times)
+    spread = math.fsum((t - middle) ** 2 for t in times)
+    found = []
+    for name, values in zip(names, zip(*vectors, strict=True), strict=True):
+        mean = fmean(values)
+        slope = math.fsum((t - middle) * (v - mean) for t, v in zip(times, values, strict=True)) / spread
+        rest = math.fsum((v - mean - slope * (t - middle)) ** 2 for t, v in zip(times, values, strict=True))
+        reach = t_quantile((1 + confidence) / 2, count - 2) * math.sqrt(rest / (count - 2) / spread)
+        factor = span / abs(mean) if mean else 0.0
+        change = Interval(value=slope * factor, low=(slope - reach) * factor, high=(slope + reach) * factor)
+        found.append(Drift(objective=name, change=change, num_repeats=count))
+    return tuple(found)
 
 
 # ── how alike variances are ──────────────────────────────────────────────────────────────────────

@@ -1,18 +1,22 @@
 """The search for the frontier within a budget, as an object that is asked what to measure and told what came; pure.
 
-    ask ─▶ tasks of one block (every so often the baseline) ─▶ the caller measures them ─▶ tell ─▶ ask …
+    ask ─▶ tasks (a step of a block) ─▶ the caller measures them ─▶ tell ─▶ ask …
 
-Rungs: first a **screen**, once each, of settings that cover the grid (all of them where the budget is large). Then
-blocks of what the frontier is least sure about:
+Rungs: first a **screen**, once each, of settings that cover the grid evenly. Then, step by step, what helps most:
 
-1. settings never measured next to the likely frontier, first where it has the widest gaps;
-2. repeats of settings that may be on it, up to `repeats`; a setting that is dominated for sure gets no more;
-3. repeats of those whose membership, or being the knee, is undecided, up to `max_repeats`;
-4. the rest of the grid.
+1. settings never measured that would widen the frontier most for what they cost, in its gaps and at its ends, as long
+   as the budget also reaches for 2 (`surrogate` guesses; where the server refused or died nearby, it counts for less);
+2. repeats, up to `repeats`, of those settings that together stand for the likely frontier;
+3. repeats, up to `max_repeats`, where membership or the knee is undecided; a setting that is dominated for sure, or is
+   on the frontier with a probability of at most 5 %, gets no more;
+4. the rest of the grid, next to the frontier first.
 
-A block is measured in random order, the settings of one server together. What is asked depends on the arguments and on
-what was told, never on a clock or on the order of telling: a race that is told the results of a killed one first goes
-on where that one was (with a budget that is a number; one that is a function says itself what is left).
+A block is at most `BLOCK` tasks: no setting is in it twice, and the baseline is in it unless it was measured just
+before (`BASELINE_EVERY`), so that a drift is seen. A step is measured in random order, but server by server.
+
+What is asked depends on the arguments and on what was told, never on a clock or on the order of telling: a race that is
+told the results of a killed one first goes on where that one was, and asks for nothing twice. (With a budget that is a
+number; one that is a function says itself what is left.)
 """
 
 from __future__ import annotations
@@ -26,7 +30,6 @@ from statistics import median
 from contextlab.analysis.axes import Lattice, config_hash, restarting_rarely, server_part
 from contextlab.analysis.frontier import (
     Frontier,
-    Interval,
     Membership,
     Objective,
     Point,
@@ -37,31 +40,34 @@ from contextlab.analysis.frontier import (
     quarantined,
     scaled,
 )
-from contextlab.analysis.growth import t_quantile
 from contextlab.analysis.intervals import CONFIDENCE
-from contextlab.analysis.noise import Vector
-from contextlab.analysis.surrogate import Surrogate, net, promising, thinned
+from contextlab.analysis.noise import Drift as Drift
+from contextlab.analysis.noise import Vector, drift
+from contextlab.analysis.surrogate import Surrogate, guesses, net, promising, thinned
 from contextlab.analysis.tradeoffs import Knee, knee
 from contextlab.model import Settings, UsageError
 
 SCREEN_SHARE = 0.18
 """Of the budget, for the first look at the grid."""
 MIN_SCREEN = 5
-BLOCK = 12
-"""Most tasks of one block, without the baseline."""
-UNLIKELY = 0.05
-LEAST_GAIN = 0.015
-FRESH = 1
-GUESSED_NOISE = 0.05
-RESERVE = 1.1
-BASELINE_EVERY = 7
 MIN_GUESSED = 4
-MINOR = 0.02
-STICKY = 2.0
+BLOCK = 12
+BASELINE_EVERY = 7
+LEAST_GAIN = 0.01
+"""Settings that would widen the frontier by less of its extent are left for the end."""
+APART = 0.02
+"""Points of the frontier closer than this, of its extent, stand for each other."""
+RESERVE = 1.1
+"""Of what the missing repeats will cost, kept back for them."""
+STICKY = 5.0
+"""How much more a setting with repeats counts than one without, where either would do."""
+UNLIKELY = 0.05
 QUICK = 200
 """Resamples while racing; the final frontier takes more."""
+GUESSED_NOISE = 0.05
+"""Relative noise as long as little is known of it; it weighs as much as 5 repeats."""
 MAX_RETRIES = 2
-"""How often a result that cannot be used is asked for again."""
+"""How often results of one setting that cannot be used are asked for again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,28 +104,13 @@ class Undecided:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """How the baseline changed over the run: relative change of one objective from the first repeat to the last, by the
-    straight line through all, and its interval (Student's t). `shown`: the interval excludes 0."""
-
-    objective: str
-    change: Interval
-    num_repeats: int
-
-    @property
-    def shown(self) -> bool:
-        """Whether there is a drift."""
-        return self.change.low > 0 or self.change.high < 0
-
-
 class Race:
     """A budgeted search. Not thread-safe; `ask` may be called as often as one likes.
 
-    `budget`: evaluation units in all, or a function that says how many are left; `expected_cost`: units of one
-    evaluation, until costs are told. `baseline`: measured again and again (default: the first setting). `restarts`:
-    names
-    of settings for which a server starts anew. Raises UsageError where the budget is too small for the first round.
+    `budget`: evaluation units in all, or a function that says how many are left. `expected_cost`: units of one
+    evaluation, until costs are told; `restart_cost`: what another server adds to it. `baseline`: measured again and
+    again (default: the first setting). `restarts`: names of settings for which a server starts anew. Raises UsageError
+    where the budget is too small for the first round, and for settings or objectives that cannot be meant.
     """
 
     def __init__(
@@ -131,7 +122,7 @@ class Race:
         baseline: Settings | None = None,
         seed: int = 0,
         restarts: Collection[str] = (),
-        repeats: int = 3,
+        repeats: int = 5,
         max_repeats: int = 10,
         confidence: float = CONFIDENCE,
         expected_cost: float = 1.0,
@@ -142,22 +133,22 @@ class Race:
         if not 2 <= repeats <= max_repeats:
             raise UsageError(f"repeats={repeats}: must be from 2 to max_repeats={max_repeats}", "3 to 5 are usual")
         baseline = configs[0] if baseline is None else baseline
-        self.configs = list(configs)
-        if config_hash(baseline) not in {config_hash(config) for config in configs}:
-            self.configs.insert(0, baseline)
+        known = {config_hash(config) for config in configs}
+        self.configs = [*([] if config_hash(baseline) in known else [baseline]), *configs]
         check([Point(settings=config) for config in self.configs], objectives, confidence)
         self.objectives, self.confidence = tuple(objectives), confidence
         self._places = {config_hash(config): place for place, config in enumerate(self.configs)}
         self._baseline = self._places[config_hash(baseline)]
         self._budget, self._seed, self._restarts = budget, seed, frozenset(restarts)
-        self._repeats, self._max_repeats, self._expected = repeats, max_repeats, expected_cost
-        self._restart_cost = restart_cost
+        self._repeats, self._max_repeats = repeats, max_repeats
+        self._expected, self._restart_cost = expected_cost, restart_cost
         self._told: list[list[Result]] = [[] for _ in self.configs]
-        self._plan: list[list[int]] = []
-        self._block, self._now = -1, list[int]()
         self._lattice = Lattice(self.configs)
         self._order = self._lattice.screening(Random(f"{seed} screen"))
         self._screen = self._screened()
+        self._plan: list[list[int]] = []  # steps of places, in the order in which they are measured
+        self._planned = [0] * len(self.configs)
+        self._block, self._now = -1, list[int]()  # the block's number, and what is in it
 
     # ── asking and telling ──
 
@@ -166,15 +157,16 @@ class Race:
         while True:
             missing = self._missing()
             if missing:
-                affordable = math.floor(self._left() / self._cost() + 1e-9)
                 return [
                     Task(settings=self.configs[place], block=self._block, baseline=place == self._baseline)
-                    for place in missing[: max(0, affordable)]
+                    for place in missing[: self._affordable(cautious=True)]
                 ]
-            chosen = self._next_step()
-            if not chosen:
+            step = self._next_step()
+            if not step:
                 return []
-            self._plan.append(chosen)
+            self._plan.append(step)
+            for place in step:
+                self._planned[place] += 1
 
     def tell(self, results: Iterable[Result]) -> None:
         """What came of some tasks, in any order; results of an earlier, killed race as well.
@@ -187,7 +179,8 @@ class Race:
                 raise UsageError(f"settings={dict(result.settings)}: not in this race", "resume with the same --sweep")
             if result.status is Status.OK and len(result.values) != len(self.objectives):
                 raise UsageError(
-                    f"values={result.values}: {len(self.objectives)} objectives", "resume with the same objectives"
+                    f"values={result.values}: there are {len(self.objectives)} objectives",
+                    "resume with the same objectives",
                 )
             self._told[place].append(result)
             self._told[place].sort(key=lambda one: one.block)
@@ -198,12 +191,41 @@ class Race:
 
     def points(self) -> list[Point]:
         """Every setting that was measured, with all that was told of it."""
-        return [self._point(place, self._told[place]) for place in range(len(self.configs)) if self._told[place]]
+        return [self._point(place, told) for place, told in enumerate(self._told) if told]
+
+    def drift(self) -> tuple[Drift, ...]:
+        """How the baseline changed over the run, by objective; empty with fewer than 3 usable repeats."""
+        told = self._told[self._baseline]
+        usable = [one for one in told if one.status is Status.OK and all(map(math.isfinite, one.values))]
+        timed = all(one.at_s is not None for one in usable)
+        times = [float(one.at_s or 0.0) if timed else float(one.block) for one in usable]
+        names = [objective.name for objective in self.objectives]
+        return drift(times, [one.values for one in usable], names, self.confidence)
+
+    def why_undecided(self, result: Frontier | None = None) -> tuple[Undecided, ...]:
+        """What the race leaves open and why: noise, the budget, settings that were never measured."""
+        result = result or frontier(self.points(), self.objectives, confidence=self.confidence, seed=self._seed)
+        found = []
+        for one in result.standings:
+            if one.membership is Membership.UNDECIDED:
+                count = len(one.point.repeats)
+                if count >= self._max_repeats:
+                    why = f"after {count} repeats the noise is still larger than its distance from the others"
+                elif one.probability is not None and one.probability <= UNLIKELY:
+                    why = f"unlikely (probability {one.probability:.2f}), but not excluded by repeats: {count}"
+                else:
+                    why = f"repeats: {count}; the budget leaves {self._affordable()} evaluations"
+                found.append(Undecided(settings=one.point.settings, why=why))
+        never = sum(not told for told in self._told)
+        if never:
+            why = f"{never} of {len(self.configs)} settings were never measured"
+            found.append(Undecided(settings=None, why=why))
+        return tuple(found)
 
     # ── what is known ──
 
     def _point(self, place: int, results: Sequence[Result]) -> Point:
-        """A setting with its repeats. One crash or refusal is the setting's; unusable repeats are left out."""
+        """A setting with its repeats. A crash or refusal is the setting's; repeats that cannot be used are left out."""
         settings = self.configs[place]
         for result in results:
             if result.status in (Status.CRASHED, Status.INFEASIBLE):
@@ -211,88 +233,62 @@ class Race:
         usable = tuple(result.values for result in results if result.status is Status.OK)
         if not usable:
             return Point(settings=settings, status=Status.INVALID, why=results[-1].why)
-        return Point(settings=settings, repeats=usable)
+        return quarantined(Point(settings=settings, repeats=usable), len(self.objectives))
 
     def _claims(self) -> list[list[Result]]:
         """By setting: as many of its results as tasks were planned, the oldest first."""
-        planned = [0] * len(self.configs)
-        for block in self._plan:
-            for place in block:
-                planned[place] += 1
-        return [told[:count] for told, count in zip(self._told, planned, strict=True)]
+        return [told[:count] for told, count in zip(self._told, self._planned, strict=True)]
 
     def _missing(self) -> list[int]:
-        """What is left of the last block; the settings of earlier blocks have claimed their results first."""
-        if not self._plan:
-            return []
-        earlier: dict[int, int] = {}
-        for block in self._plan[:-1]:
-            for place in block:
-                earlier[place] = earlier.get(place, 0) + 1
-        missing = []
-        for place in self._plan[-1]:
-            earlier[place] = earlier.get(place, 0) + 1
-            if earlier[place] > len(self._told[place]):
-                missing.append(place)
-        return missing
+        """What is left of the last step: the settings with fewer results than planned tasks."""
+        return (
+            [place for place in self._plan[-1] if self._planned[place] > len(self._told[place])] if self._plan else []
+        )
 
-    def _spent(self) -> float:
-        return math.fsum(result.cost for told in self._told for result in told)
+    def _costs(self) -> list[float]:
+        return sorted(result.cost for claimed in self._claims() for result in claimed) or [self._expected]
 
-    def _left(self) -> float:
-        return self._budget() if callable(self._budget) else self._budget - self._spent()
-
-    def _cost(self) -> float:
-        """What one evaluation costs: the mean of those told."""
-        count = sum(map(len, self._told))
-        return self._spent() / count if count else self._expected
+    def _affordable(self, *, cautious: bool = False) -> int:
+        """How many evaluations the budget reaches for, at their mean cost; `cautious`: at that of a dear one."""
+        costs = self._costs()
+        spent = math.fsum(costs) if any(self._told) else 0.0
+        left = self._budget() if callable(self._budget) else self._budget - spent
+        cost = costs[int(0.8 * len(costs))] if cautious else math.fsum(costs) / len(costs)
+        return max(0, math.floor(left / max(cost, 1e-9) + 1e-9))
 
     # ── what to measure ──
 
     def _screened(self) -> list[int]:
         """The settings of the first rung."""
         count = len(self.configs)
-        units = (self._budget() if callable(self._budget) else self._budget) / self._expected
+        budget = self._budget() if callable(self._budget) else self._budget
         least = min(count, MIN_SCREEN)
-        if units < least + 1:
-            raise UsageError(
-                f"budget={units * self._expected:g}: one round of {least} settings and the baseline takes about "
-                f"{(least + 1) * self._expected:g}",
-                "give a larger budget, or shorter evaluations",
-            )
-        size = min(count, max(least, round(SCREEN_SHARE * units)))
-        return self._order[:size]
+        if budget < (least + 1) * self._expected:
+            need = f"one round of {least} settings and the baseline takes about {(least + 1) * self._expected:g}"
+            raise UsageError(f"budget={budget:g}: {need}", "give a larger budget, or shorter evaluations")
+        return self._order[: min(count, max(least, round(SCREEN_SHARE * budget / self._expected)))]
 
     def _next_step(self) -> list[int]:
-        """The next settings in order; empty if nothing is worth it or affordable."""
-        rng = Random(f"{self._seed} step {len(self._plan)}")
-        affordable = math.floor(self._left() / self._cost() + 1e-9)
-        if affordable < 1:
-            return []
-        planned = {place for step in self._plan for place in step}
-        fresh = [place for place in self._screen if place not in planned]
+        """The next settings in the order of measuring; empty if nothing is worth it or affordable."""
+        affordable = self._affordable()
+        fresh = [place for place in self._screen if not self._planned[place]]
         if fresh:
-            servers: dict[object, list[int]] = {}
-            for place in fresh:
-                servers.setdefault(self._server(place), []).append(place)
-            grouped = [place for group in servers.values() for place in group]
-            chosen = grouped[: math.ceil(len(grouped) / math.ceil(len(grouped) / BLOCK))]
-            return self._opened(chosen, rng)
-        chosen = self._wanted(affordable, planned)
-        if not chosen:
+            first: dict[object, int] = {}
+            for rank, place in enumerate(fresh):
+                first.setdefault(self._server(place), rank)
+            fresh.sort(key=lambda place: first[self._server(place)])
+            chosen = fresh[: math.ceil(len(fresh) / math.ceil(len(fresh) / BLOCK))]
+        else:
+            chosen = self._wanted(affordable)
+        if not chosen or affordable < 1:
             return []
-        if len(self._now) + len(chosen) > BLOCK + 1 or any(place in self._now for place in chosen):
-            return self._opened(chosen, rng) if affordable > 1 else []
+        rng = Random(f"{self._seed} step {len(self._plan)}")
+        if fresh or len(self._now) + len(chosen) > BLOCK or any(place in self._now for place in chosen):
+            recent = [place for step in self._plan for place in step][-BASELINE_EVERY:]
+            if self._baseline not in (*recent, *chosen):
+                chosen = [*chosen, self._baseline]
+            self._block, self._now = self._block + 1, []
         self._now += chosen
-        return restarting_rarely(chosen, self._server, rng, self._running())
-
-    def _opened(self, chosen: list[int], rng: Random) -> list[int]:
-        """A step that begins a block."""
-        recent = [place for step in self._plan for place in step][-BASELINE_EVERY:]
-        if self._baseline not in chosen and (self._baseline not in recent):
-            chosen = [*chosen, self._baseline]
-        self._block += 1
-        self._now = list(chosen)
         return restarting_rarely(chosen, self._server, rng, self._running())
 
     def _running(self) -> object:
@@ -301,12 +297,11 @@ class Race:
     def _server(self, place: int) -> object:
         return server_part(self.configs[place], self._restarts)
 
-    def _wanted(self, left: int, planned: Collection[int]) -> list[int]:
-        """The settings most worth a measurement now; `left` evaluations can be afforded."""
+    def _wanted(self, left: int) -> list[int]:
+        """The settings most worth a measurement now, at most a block; `left` evaluations can be afforded."""
         claims = self._claims()
         measured = [place for place, results in enumerate(claims) if results]
-        points = [quarantined(self._point(place, claims[place]), len(self.objectives)) for place in measured]
-        usable = {place: len(point.repeats) for place, point in zip(measured, points, strict=True)}
+        points = [self._point(place, claims[place]) for place in measured]
         again = [
             place
             for place, point in zip(measured, points, strict=True)
@@ -314,123 +309,69 @@ class Race:
         ]
         ready = scaled(points, self.objectives)
         if again or ready is None:
-            return again[:BLOCK] or [place for place in self._order if place not in planned][:MIN_SCREEN]
+            return again[:BLOCK] or [place for place in self._order if not self._planned[place]][:MIN_SCREEN]
         places = [measured[k] for k in ready.compared]
-        models = self._models(ready, places)
-        vectors = list(ready.noise.means)
-        if models:
-            vectors = [tuple(model.predict(self._lattice.spots[place])[0] for model in models) for place in places]
-        front = thinned(vectors, self._blur(ready))
+        usable = {place: len(points[k].repeats) for place, k in zip(places, ready.compared, strict=True)}
+        spots = [self._lattice.spots[place] for place in places]
+        models = guesses(ready.noise, spots, GUESSED_NOISE) if len(places) >= MIN_GUESSED else []
+        vectors = [tuple(model.predict(spot)[0] for model in models) for spot in spots] if models else ready.noise.means
+        blurs = (
+            median(column) if ready.noise.known else GUESSED_NOISE
+            for column in zip(*ready.noise.deviations, strict=True)
+        )
+        front = thinned(vectors, [blur / math.sqrt(self._repeats) for blur in blurs])
         shape = [ready.plain(vectors[k]) for k in front]
-        lacking = self._lacking([places[k] for k in front], shape, usable)
+        done = [i for i, k in enumerate(front) if usable[places[k]] >= self._repeats]
+        weights = [1.0 + STICKY * usable[places[k]] / self._repeats for k in front]
+        lacking = [place for i in net(shape, weights, done, APART) if self._open(place := places[front[i]])]
         missing = [self._repeats - usable[place] for place in lacking]
         spare = math.floor(left - RESERVE * (sum(missing) + max(missing, default=0)))
-        fresh = self._refined(ready, shape, models, planned, min(FRESH, spare))
-        return fresh or lacking[:BLOCK] or self._doubtful(points, measured, planned, usable)
+        failed = [place for place, point in zip(measured, points, strict=True) if point.status is not Status.OK]
+        fresh = self._refined(models, shape, ready, failed) if models and spare >= 1 else []
+        return fresh or lacking[:BLOCK] or self._doubtful(points, measured, [places[k] for k in front])
 
-    def _models(self, ready: Scaled, places: Sequence[int]) -> list[Surrogate]:
-        """A guess for each objective; none where too little was measured."""
-        if len(places) < MIN_GUESSED:
-            return []
-        spots, noise, models = [self._lattice.spots[place] for place in places], ready.noise, []
-        for j in range(len(self.objectives)):
-            errors = []
-            for deviation, degrees, count in zip(noise.deviations, noise.degrees, noise.counts, strict=True):
-                seen = deviation[j] ** 2 * degrees[j] if degrees[j] else 0.0
-                errors.append((seen + 4 * GUESSED_NOISE**2) / (degrees[j] + 4) / count)
-            models.append(Surrogate(spots, [mean[j] for mean in noise.means], errors))
-        return models
-
-    def _blur(self, ready: Scaled) -> list[float]:
-        """By objective: the difference that cannot be told with all repeats."""
-        columns = zip(*ready.noise.deviations, strict=True)
-        known = ready.noise.known
-        return [(median(column) if known else GUESSED_NOISE) / math.sqrt(self._repeats) for column in columns]
-
-    def _lacking(self, front: Sequence[int], shape: Sequence[Vector], usable: dict[int, int]) -> list[int]:
-        """The settings that are still to be repeated, until those that were stand for what seems to be the frontier."""
-        done = [i for i, place in enumerate(front) if usable[place] >= self._repeats]
-        weights = [1.0 + STICKY * usable[place] / self._repeats for place in front]
-        return [front[i] for i in net(shape, weights, done, MINOR)]
+    def _open(self, place: int) -> bool:
+        """Whether a setting may be measured once more; those that keep giving what cannot be used are given up."""
+        return self._planned[place] < self._max_repeats + MAX_RETRIES
 
     def _refined(
-        self, ready: Scaled, front: Sequence[Vector], models: Sequence[Surrogate], planned: Collection[int], room: int
+        self, models: Sequence[Surrogate], shape: Sequence[Vector], ready: Scaled, failed: Sequence[int]
     ) -> list[int]:
-        """Settings never measured that would widen the frontier most for what they cost."""
-        others = [place for place in range(len(self.configs)) if place not in planned]
-        if not models or not others or room < 1:
+        """The setting never measured that would widen the frontier most for what it costs; none if that is little."""
+        others = [place for place, count in enumerate(self._planned) if not count]
+        if not others:
             return []
-        again = self._restart_cost / max(1e-9, self._cost() - self._restart_cost / 2)
-
-        def dearer(i: int, last: int | None) -> float:
-            running = self._running() if last is None else self._server(others[last])
-            return 1.0 if self._server(others[i]) == running else 1.0 + again
-
-        left = [self._lattice.spots[place] for place in others]
+        costs, running = self._costs(), self._running()
+        dearer = self._restart_cost / max(1e-9, math.fsum(costs) / len(costs) - self._restart_cost / 2)
+        weights = [
+            self._lattice.trust(place, failed) / (1.0 if self._server(place) == running else 1.0 + dearer)
+            for place in others
+        ]
         rng = Random(f"{self._seed} refine {len(self._plan)}")
-        found = promising(models, front, left, rng, room, dearer, ready.plain)
-        return [others[i] for i, gain in found if gain > LEAST_GAIN]
-
-    def _doubtful(
-        self, points: Sequence[Point], measured: Sequence[int], planned: Collection[int], usable: dict[int, int]
-    ) -> list[int]:
-        """Settings whose membership, or being the knee, is undecided, the least sure first; then the rest of the
-        grid."""
-        now = frontier(
-            points,
-            self.objectives,
-            confidence=self.confidence,
-            seed=self._seed * 1000 + len(self._plan),
-            resamples=QUICK,
+        best, gain = promising(
+            models, shape, [self._lattice.spots[place] for place in others], weights, ready.plain, rng
         )
+        return [others[best]] if gain > LEAST_GAIN else []
+
+    def _doubtful(self, points: Sequence[Point], measured: Sequence[int], front: Sequence[int]) -> list[int]:
+        """Settings whose membership, or being the knee, is undecided, the least sure first; then the rest."""
+        seed = self._seed * 1000 + len(self._plan)
+        now = frontier(points, self.objectives, confidence=self.confidence, seed=seed, resamples=QUICK)
         bent = {config_hash(settings) for settings in _candidates(knee(now), self.confidence)}
         found = []
         for place, one in zip(measured, now.standings, strict=True):
-            chance = 1.0 if one.probability is None else one.probability
-            if one.membership is Membership.EXCLUDED or usable[place] >= self._max_repeats or chance <= UNLIKELY:
+            count, chance = len(one.point.repeats), 1.0 if one.probability is None else one.probability
+            if one.membership is Membership.EXCLUDED or count >= self._max_repeats or not self._open(place):
                 continue
-            if one.membership is Membership.UNDECIDED or one.point.key in bent or usable[place] < self._repeats:
-                found.append((usable[place] >= self._repeats, abs(chance - 0.5), place))
-        return [*(place for *_, place in sorted(found)), *(place for place in self._order if place not in planned)][
-            :BLOCK
-        ]
-
-    # ── what is left open ──
-
-    def why_undecided(self, result: Frontier | None = None) -> tuple[Undecided, ...]:
-        """What the race leaves open and why: the budget, equal settings, settings that were never measured."""
-        points = self.points()
-        result = result or frontier(points, self.objectives, confidence=self.confidence, seed=self._seed)
-        num_left = self._left() / self._cost()
-        found = []
-        for one in result.standings:
-            if one.membership is Membership.UNDECIDED:
-                count = len(one.point.repeats)
-                if count >= self._max_repeats:
-                    why = f"after {count} repeats the noise is still larger than its distance from the others"
-                elif one.probability is not None and one.probability <= UNLIKELY:
-                    why = f"unlikely (probability {one.probability:.2f}), but not excluded by {count} repeats"
-                else:
-                    why = f"{count} repeats; the budget left {max(0.0, num_left):.0f} evaluations"
-                found.append(Undecided(settings=one.point.settings, why=why))
-        never = [self.configs[place] for place, told in enumerate(self._told) if not told]
-        if never:
-            found.append(
-                Undecided(settings=None, why=f"{len(never)} of {len(self.configs)} settings were never measured")
-            )
-        return tuple(found)
-
-    def drift(self) -> tuple[Drift, ...]:
-        """How the baseline changed over the run, by objective; empty with fewer than 3 usable repeats."""
-        results = [
-            one for one in self._told[self._baseline] if one.status is Status.OK and all(map(math.isfinite, one.values))
-        ]
-        if len(results) < 3:
-            return ()
-        return tuple(
-            Drift(objective=objective.name, num_repeats=len(results), change=_change(results, j, self.confidence))
-            for j, objective in enumerate(self.objectives)
-        )
+            if chance > UNLIKELY and (
+                one.membership is Membership.UNDECIDED or one.point.key in bent or count < self._repeats
+            ):
+                found.append((count >= self._repeats, abs(chance - 0.5), place))
+        near = {other for place in front for other in self._lattice.neighbours(place)}
+        failed = [place for place, point in zip(measured, points, strict=True) if point.status is not Status.OK]
+        rest = [place for place in self._order if not self._planned[place]]
+        rest.sort(key=lambda place: (self._lattice.trust(place, failed) < 0.5, place not in near))
+        return [*(place for *_, place in sorted(found)), *rest][:BLOCK]
 
 
 def _candidates(found: Knee | None, confidence: float) -> list[Settings]:
@@ -438,21 +379,3 @@ def _candidates(found: Knee | None, confidence: float) -> list[Settings]:
     if found is None or found.probability >= confidence:
         return []
     return [found.settings, *(settings for settings, share in found.others if share > UNLIKELY)]
-
-
-def _change(results: Sequence[Result], objective: int, confidence: float) -> Interval:
-    """Relative change along the least-squares line through (time, value), first repeat to last; blocks where no
-    time."""
-    timed = all(result.at_s is not None for result in results)
-    times = [float(result.at_s or 0.0) if timed else float(result.block) for result in results]
-    values = [result.values[objective] for result in results]
-    count, span = len(values), max(times) - min(times)
-    mean_t, mean_v = math.fsum(times) / count, math.fsum(values) / count
-    spread = math.fsum((t - mean_t) ** 2 for t in times)
-    if spread <= 0 or mean_v == 0:
-        return Interval(value=0.0, low=-math.inf, high=math.inf)
-    slope = math.fsum((t - mean_t) * (v - mean_v) for t, v in zip(times, values, strict=True)) / spread
-    residuals = math.fsum((v - mean_v - slope * (t - mean_t)) ** 2 for t, v in zip(times, values, strict=True))
-    reach = t_quantile((1 + confidence) / 2, count - 2) * math.sqrt(residuals / (count - 2) / spread)
-    factor = span / abs(mean_v)
-    return Interval(value=slope * factor, low=(slope - reach) * factor, high=(slope + reach) * factor)

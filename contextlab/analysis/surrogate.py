@@ -14,12 +14,14 @@ from statistics import NormalDist, fmean
 from typing import Any
 
 from contextlab.analysis.frontier import best_of
-from contextlab.analysis.noise import Vector
+from contextlab.analysis.noise import Noise, Vector
 
 LENGTHS = (0.25, 0.5, 1.0, 3.0)
 INTERACTIONS = (0.1, 0.4, 1.0)
 LEAST_NOISE = 1e-3
 SAMPLES = 48
+USUAL_DEGREES = 4
+"""What a guess of the noise is worth, in degrees of freedom."""
 
 
 class Surrogate:
@@ -108,44 +110,43 @@ def _forward(lower: Sequence[Sequence[float]], values: Sequence[float]) -> list[
     return found
 
 
+def guesses(noise: Noise, spots: Sequence[Vector], usual: float) -> list[Surrogate]:
+    """A surrogate of each objective from means with noise; where little is known of that, it is drawn to `usual`."""
+    models = []
+    for j in range(len(noise.means[0])):
+        errors = []
+        for deviation, degrees, count in zip(noise.deviations, noise.degrees, noise.counts, strict=True):
+            seen = deviation[j] ** 2 * degrees[j] if degrees[j] else 0.0
+            errors.append((seen + USUAL_DEGREES * usual**2) / (degrees[j] + USUAL_DEGREES) / count)
+        models.append(Surrogate(spots, [mean[j] for mean in noise.means], errors))
+    return models
+
+
 def promising(
     models: Sequence[Surrogate],
     front: Sequence[Vector],
     others: Sequence[Vector],
-    rng: Random,
-    count: int,
-    dearer: Callable[[int, int | None], float],
+    weights: Sequence[float],
     plain: Callable[[Vector], Vector],
-) -> list[tuple[int, float]]:
-    """Up to `count` places in `others` (spots) that would widen the frontier most for their cost, and by how much;
-    best first.
+    rng: Random,
+) -> tuple[int, float]:
+    """The place in `others` (spots) that would widen the frontier most (times its weight), and by how much.
 
     The gain is the expected maximin improvement (Svenson and Santner 2016): by how much a setting is ahead of the
-    nearest
-    point of the frontier in its best objective, if it is not dominated; in spans of the frontier. So it is large in
-    gaps
-    and at the ends. Each chosen one counts as measured, at its mean, for the next (kriging believer). `dearer`: the
-    cost of a place after another one (None: as the first) relative to the cheapest.
+    nearest point of the frontier in its best objective, if it is not dominated; in spans of the frontier. So it is
+    large in gaps and at the ends. `plain` turns what the models say into the units of `front`, more being better.
     """
-    front, spans = list(front), spans_of(front)
+    spans = spans_of(front)
     normal = [NormalDist().inv_cdf((i + 0.5) / SAMPLES) for i in range(SAMPLES)]
-    columns = [normal, *(rng.sample(normal, SAMPLES) for _ in models[1:])]
-    errors = list(zip(*columns, strict=True))
-    guesses = []
-    for spot in others:
-        means, deviations = zip(*(model.predict(spot) for model in models), strict=True)
-        samples = [tuple(m + e * s for m, e, s in zip(means, error, deviations, strict=True)) for error in errors]
-        guesses.append((plain(means), [plain(sample) for sample in samples]))
-    left = set(range(len(others)))
-    found: list[tuple[int, float]] = []
-    while left and len(found) < count:
-        gains = {i: fmean(_ahead(sample, front, spans) for sample in guesses[i][1]) for i in left}
-        last = found[-1][0] if found else None
-        best = max(sorted(left), key=lambda i: gains[i] / dearer(i, last))
-        left.remove(best)
-        found.append((best, gains[best]))
-        front.append(guesses[best][0])
-    return found
+    errors = list(zip(*(rng.sample(normal, SAMPLES) for _ in models), strict=True))
+    found = []
+    for place, (spot, weight) in enumerate(zip(others, weights, strict=True)):
+        guess = [model.predict(spot) for model in models]
+        samples = (plain(tuple(m + e * s for (m, s), e in zip(guess, error, strict=True))) for error in errors)
+        gain = fmean(_ahead(sample, front, spans) for sample in samples)
+        found.append((gain * weight, -place, gain))
+    _, place, gain = max(found)
+    return -place, gain
 
 
 def thinned(vectors: Sequence[Vector], blur: Sequence[float]) -> list[int]:

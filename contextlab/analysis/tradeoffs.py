@@ -15,7 +15,6 @@ from statistics import fmean
 from contextlab.analysis.frontier import (
     Direction,
     Frontier,
-    Interval,
     Membership,
     Objective,
     Standing,
@@ -23,7 +22,7 @@ from contextlab.analysis.frontier import (
     measured,
     percentile,
 )
-from contextlab.analysis.noise import Vector
+from contextlab.analysis.noise import Interval, Vector
 from contextlab.model import NothingMeasured, Settings, UsageError
 
 MIN_BEND = 0.05

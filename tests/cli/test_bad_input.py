@@ -1,6 +1,6 @@
 """Every bad input is told in words: the value, the rule, the next step; the right exit code, and nothing left behind.
 
-What can be refused before anything is probed. Each case runs as a user would run it, with --json where the command
+What can be refused before anything is probed. Each case runs in a process of its own, with --json where the command
 has it: the words are on standard error, and standard output is one document that says the same.
 """
 
@@ -12,7 +12,6 @@ import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from contextlab.targets.gguf import smollm2_file
+from tests.cli.forked import Forked
 from tests.cli.running import COMMAND, Ran, contextlab, records
 
 pytestmark = pytest.mark.process
@@ -29,7 +29,6 @@ ELSEWHERE = "192.0.2.1"
 """An address that belongs to nobody (RFC 5737); nothing may be sent to it all the same."""
 MODEL = smollm2_file()
 needs_model = pytest.mark.skipif(MODEL is None, reason="needs the model: contextlab models add smollm2")
-AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +50,13 @@ class Case:
         """Whether the command promises a document."""
         return self.words[0] in ("overflow", "replay")
 
-    def run(self, folder: Path) -> Ran:
-        """Run it in a folder of its own."""
+    def run(self, folder: Path, forked: Forked) -> Ran:
+        """Run it in a folder of its own; a case with another path for Python needs a start of Python."""
         self.prepare(folder)
         words = (self.words[0], "--json", *self.words[1:]) if self.takes_json else self.words
         env = {name: value.replace("HERE", str(folder)) for name, value in self.env.items()}
         before = set(folder.iterdir())
-        ran = contextlab(*words, cwd=folder, env=env)
+        ran = contextlab(*words, cwd=folder, env=env) if env else forked(*words, cwd=folder, env=env)
         assert {path.name for path in set(folder.iterdir()) - before} <= {"__pycache__"}
         return ran
 
@@ -232,20 +231,15 @@ CASES = [*TARGETS, *SETTINGS, UNKNOWN_SETTING, *OPTIONS, *CONFIGS, *FILES, *EXTR
 
 
 @pytest.fixture(scope="module")
-def refusals(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Mapping[str, Future[Ran]]]:
-    """The runs of the cases that were chosen, by name; some at once, for each is mostly the start of Python."""
-    items = (item for item in request.session.items if isinstance(item, pytest.Function))
-    params = [item.callspec.params for item in items if item.module is request.module and hasattr(item, "callspec")]
-    chosen = [case for one in params if isinstance(case := one.get("case"), Case)]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield {case.name: pool.submit(case.run, tmp_path_factory.mktemp(case.name)) for case in chosen}
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forked]:
+    """The command, loaded."""
+    with Forked(tmp_path_factory.mktemp("forked")) as one:
+        yield one
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_it_is_told_in_words(case: Case, refusals: Mapping[str, Future[Ran]]) -> None:
-    ran = refusals[case.name].result()
+def test_it_is_told_in_words(case: Case, forked: Forked, tmp_path: Path) -> None:
+    ran = case.run(tmp_path, forked)
     assert ran.code == case.code, ran.err
     assert_told(ran, *case.says)
     assert "s3cret" not in ran.out + ran.err

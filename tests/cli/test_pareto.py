@@ -51,7 +51,7 @@ def test_a_frontier_of_slots(tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     points = by_settings(document)
     assert points['{"slots": 4}']["membership"] == "member"
-    assert points['{"slots": 1}']["membership"] == "dominated"
+    assert points['{"slots": 1}']["membership"] in ("dominated", "undecided")  # two repeats of a second each
     assert (
         points['{"slots": 4}']["objectives"]["tokens_per_s"]["value"]
         > 2 * (points['{"slots": 1}']["objectives"]["tokens_per_s"]["value"])
