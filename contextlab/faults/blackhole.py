@@ -8,11 +8,11 @@ from random import Random
 from typing import ClassVar
 
 from contextlab.experiment import Direction, Piece, Stage
-from contextlab.faults.streams import Place, StreamFault, StreamStage, at_option, place
+from contextlab.faults.streams import Place, PlacedFault, StreamStage, at_option, place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blackhole(StreamFault):
+class Blackhole(PlacedFault):
     """From a place of the reply on nothing passes any more, either way, and no close: a half-open connection.
 
     It lasts until the client leaves, also after the window: a stream with a hole in it must not go on. The target is
@@ -24,14 +24,6 @@ class Blackhole(StreamFault):
     EXCLUDES: ClassVar[frozenset[str]] = frozenset({"cut", "reset", "limit-data", "slow-close"})
 
     at: str = at_option("event:3", "where silence begins")
-
-    def __post_init__(self) -> None:
-        place(self.at)
-
-    @property
-    def by_event(self) -> bool:
-        """Unless it needs no reply."""
-        return place(self.at).by_event
 
     @property
     def acting(self) -> str:

@@ -7,11 +7,11 @@ from random import Random
 from typing import ClassVar
 
 from contextlab.experiment import Close, Direction, Stage, option
-from contextlab.faults.streams import Ending, StreamFault, at_option, place
+from contextlab.faults.streams import Ending, PlacedFault, at_option, place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reset(StreamFault):
+class Reset(PlacedFault):
     """Both sides get a RST at a place of the reply (linger 0, set then); what was still to be sent is lost."""
 
     NAME: ClassVar[str] = "reset"
@@ -22,14 +22,6 @@ class Reset(StreamFault):
     after_s: float = option(
         0.05, "with at=prefill: how long after the request", kind="duration", low=0.0, high=600.0, unit="s"
     )
-
-    def __post_init__(self) -> None:
-        place(self.at)
-
-    @property
-    def by_event(self) -> bool:
-        """Unless it needs no reply."""
-        return place(self.at).by_event
 
     @property
     def acting(self) -> str:

@@ -8,11 +8,11 @@ from random import Random
 from typing import ClassVar
 
 from contextlab.experiment import Direction, Piece, Stage, option
-from contextlab.faults.streams import Place, StreamFault, StreamStage, at_option, place
+from contextlab.faults.streams import Place, PlacedFault, StreamStage, at_option, place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stall(StreamFault):
+class Stall(PlacedFault):
     """From a place of the reply on nothing arrives for `pause_s`, once in a request; then all of it does, in order."""
 
     NAME: ClassVar[str] = "stall"
@@ -20,14 +20,6 @@ class Stall(StreamFault):
 
     at: str = at_option("event:3", "where it stands still")
     pause_s: float = option(1.0, "for how long", kind="duration", low=0.0, high=600.0, unit="s")
-
-    def __post_init__(self) -> None:
-        place(self.at)
-
-    @property
-    def by_event(self) -> bool:
-        """Unless it needs no reply."""
-        return place(self.at).by_event
 
     @property
     def asks_nothing(self) -> str:

@@ -130,6 +130,21 @@ def place(at: str, *, only_events: bool = False) -> Place:
     raise UsageError(f"at={at!r}: there is no such place in a reply", f"choose from: {choices}, for example event:3")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedFault(StreamFault):
+    """A stream fault that acts at one place of a reply. Raises UsageError for a place that there is not."""
+
+    at: str = at_option("event:3", "where it acts")
+
+    def __post_init__(self) -> None:
+        place(self.at)
+
+    @property
+    def by_event(self) -> bool:
+        """Unless it needs no reply."""
+        return place(self.at).by_event
+
+
 def halves(piece: Piece) -> tuple[Piece, Piece]:
     """A piece cut in the middle of its bytes, wherever that is."""
     middle = (len(piece.data) + 1) // 2
