@@ -3,6 +3,7 @@
 
     python -m benchmarks.search                       # twenty systems, 5 repeats, noise 5 %; about two minutes
     python -m benchmarks.search --repeats 3 --noise 0.1 --seeds 3
+    python -m benchmarks.search --frontier 60         # how often the frontier is wrong, by shape; six minutes
 
 The grid: every setting `--repeats` times, in blocks that each hold all of them and the baseline, server by server.
 The search: a `Race` whose budget is a third of that. Both pay the seconds of each evaluation and of each restart. The
@@ -29,6 +30,7 @@ from contextlab.analysis.frontier import best_of
 from contextlab.analysis.racing import Race, Result
 from contextlab.analysis.tradeoffs import more, volume
 from tests.quality.systems import System, search_systems
+from tests.quality.test_frontier import Count, systems
 
 GOAL = 0.98
 SHARES = (1 / 3, 1 / 2, 2 / 3, 1.0)
@@ -101,13 +103,31 @@ def found(system: System, told: dict[int, list[tuple[float, ...]]], repeats: int
     return volume([system.truth[done[k]] for k in best], system.objectives, floor)
 
 
+def judge_frontier(seeds: int) -> None:
+    """False and missed members of every shape, noise and number of repeats; `naive`: single runs."""
+    total = Count()
+    for cv in (0.05, 0.10):
+        for repeats in (3, 5):
+            for shape in range(len(systems(0))):
+                count = Count()
+                for seed in range(seeds):
+                    for one in (count, total):
+                        one.add(systems(seed)[shape], cv, repeats, seed)
+                print(f"{systems(0)[shape].name:10} noise {cv:.0%} repeats {repeats}: {count.words()}", flush=True)
+    print(f"all: {total.words()}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the search on every system and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5, help="of each setting, in grid and search")
     parser.add_argument("--noise", type=float, default=0.05, help="standard deviation of a repeat, relative")
     parser.add_argument("--seeds", type=int, default=1, help="how often each system is searched")
+    parser.add_argument("--frontier", type=int, default=0, metavar="SEEDS", help="judge the frontier instead")
     asked = parser.parse_args(arguments)
+    if asked.frontier:
+        judge_frontier(asked.frontier)
+        return
     print(
         f"{'system':10}{'settings':>9}{'cost to reach 98 %':>20}{'at a third':>12}{'measured':>10}   (medians of seeds)"
     )

@@ -19,7 +19,6 @@ from contextlab.analysis.frontier import (
     Objective,
     Standing,
     best_of,
-    measured,
     percentile,
 )
 from contextlab.analysis.noise import Interval, Vector
@@ -359,3 +358,11 @@ def _gain(
         if min(reached) > 0:
             found.append(math.log(reached[1] / reached[0]))
     return fmean(found) if found else None
+
+
+def measured(result: Frontier) -> Frontier:
+    """The frontier itself. Raises NothingMeasured where no point could be compared."""
+    if not result.compared:
+        reasons = sorted({f"{one.point.status}: {one.point.why}" for one in result.standings})
+        raise NothingMeasured("no setting could be compared", "; ".join(reasons[:3]) or "nothing was measured")
+    return result

@@ -20,10 +20,19 @@ from contextlab.analysis.frontier import (
     Status,
     best_of,
     frontier,
-    measured,
 )
 from contextlab.analysis.noise import Noise, digamma, drift, inverse_trigamma, prior_variance, t_bound, trigamma
-from contextlab.analysis.tradeoffs import Slo, bend, compare, feasibility, hypervolume, knee, recommend, volume
+from contextlab.analysis.tradeoffs import (
+    Slo,
+    bend,
+    compare,
+    feasibility,
+    hypervolume,
+    knee,
+    measured,
+    recommend,
+    volume,
+)
 from contextlab.model import NothingMeasured, UsageError
 from tests.quality.systems import GOODPUT, TTFT, concave, kneed, listed, queue
 
