@@ -23,6 +23,8 @@ from contextlab.reports.layout import wrapped
 
 LOG_SPAN = 20.0
 """Values that span more than this are drawn by their logarithm."""
+WIDEST_LOG_SPAN = 1e12
+"""Beyond that the smaller ones are nothing beside the larger ones, and their labels would be longer than the plot."""
 PAD = 0.05
 REACH = 0.3
 """An interval, or a limit, widens the axis by at most this share of the values' span."""
@@ -91,7 +93,7 @@ def scale(values: Sequence[float], others: Sequence[float], cells: int) -> Scale
     """A scale that holds the values, and the others as far as they are near."""
     finite = [value for value in values if math.isfinite(value)] or [0.0]
     low, high = min(finite), max(finite)
-    is_log = low > 0 and high / low > LOG_SPAN
+    is_log = low > 0 and LOG_SPAN < high / low <= WIDEST_LOG_SPAN
     low, high = (_log(low), _log(high)) if is_log else (low, high)
     size = max(abs(low), abs(high), _TINY)
     span = high - low if high - low > size * _TINY else size * 0.2

@@ -97,9 +97,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where one point stands. `values`: geometric mean of its repeats (mean, where a value is not positive) and
-    interval
-    of each objective. `probability`: membership probability, None where no noise is known. `by`: who dominates it."""
+    """Where one point stands. `values`: geometric mean of its repeats (mean, if a value is not positive) and interval
+    of each objective. `probability`: of membership, None where no noise is known. `by`: who dominates it."""
 
     point: Point
     membership: Membership
@@ -159,10 +158,8 @@ def frontier(
             point=sound[place],
             membership=membership,
             values=tuple(
-                _interval(
-                    scale, noise.means[k][j], sorted(row[k][j] for row in drawn) if noise.known else [], confidence
-                )
-                for j, scale in enumerate(scales)
+                _interval(scale, mean, sorted(row[k][j] for row in drawn) if noise.known else [], confidence)
+                for j, (scale, mean) in enumerate(zip(scales, noise.means[k], strict=True))
             ),
             probability=share if noise.known else None,
             by=sound[compared[by]].settings if membership is Membership.DOMINATED else None,
@@ -178,8 +175,7 @@ def frontier(
 
 
 def check(points: Iterable[Point], objectives: Sequence[Objective], confidence: float) -> None:
-    """Raises UsageError where these cannot be meant: no or equal objectives, a point twice, a confidence off (0.5,
-    1)."""
+    """Raises UsageError for no or equal objectives, an ε or a confidence out of its range, and a point given twice."""
     names = [objective.name for objective in objectives]
     if not names or len(set(names)) < len(names):
         raise UsageError(
@@ -327,8 +323,7 @@ def _membership(share: float, alpha: float) -> Membership:
 
 
 def _tied(noise: Noise, ties: Sequence[float], alpha: float) -> list[dict[int, tuple[bool, ...]]]:
-    """By point, which others are for sure within a tie of it, and in which objectives; not those tied in all of
-    them."""
+    """By point, which others are for sure within a tie of it, and in which objectives; not those tied in all."""
     level = 1 - alpha / 2
     found: list[dict[int, tuple[bool, ...]]] = [{} for _ in noise.means]
     for a in range(len(noise.means)):
