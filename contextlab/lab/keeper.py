@@ -164,7 +164,7 @@ def start(command: list[str], config: dict[str, int], group: MemoryCgroup | None
             os.close(fd)
         os.setpgid(0, 0)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        for number in (*IGNORED, signal.SIGCHLD, signal.SIGXFSZ):  # Python itself ignores the last one
+        for number in (*IGNORED, signal.SIGCHLD, signal.SIGXFSZ, signal.SIGQUIT):  # the last by a shell's `&`
             signal.signal(number, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         limit_bytes = config.get("memory_limit_bytes", 0)
