@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Protocol
 
 from contextlab.experiment import Close, Direction, Piece
-from contextlab.lab.link.timers import Alarms
+from contextlab.lab.alarm import Alarms
 
 READ_BYTES = 1 << 16
 QUEUE_BYTES = 1 << 18

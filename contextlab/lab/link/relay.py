@@ -27,11 +27,11 @@ from functools import partial
 from time import monotonic
 
 from contextlab.experiment import Close, Direction, Piece
+from contextlab.lab.alarm import Alarms
 from contextlab.lab.link.exposure import Armed, Exposure, index_of
 from contextlab.lab.link.lane import READ_BYTES, Lane, Shared
 from contextlab.lab.link.messages import Head, Requests
 from contextlab.lab.link.tap import Tap
-from contextlab.lab.link.timers import Alarms
 from contextlab.model import UnableError
 
 BACKLOG = 4096

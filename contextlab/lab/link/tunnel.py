@@ -9,7 +9,7 @@ network: it retransmits, backs off and refuses what is damaged. What is not IPv4
 options are not understood (no TCP sends them).
 
 The namespace belongs to the anchor (see `namespace.py`); this process stays where it is, so it can reach the target.
-Packets that are due later wait in `timers.Alarms`, in the order of due times, then of arrival.
+Packets that are due later wait in `lab.alarm.Alarms`, in the order of due times, then of arrival.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from struct import pack, unpack
 from time import monotonic
 
 from contextlab.experiment import Direction, Piece
+from contextlab.lab.alarm import Alarms
 from contextlab.lab.link.chain import Chain
 from contextlab.lab.link.namespace import (
     IFLA_TXQLEN,
@@ -35,7 +36,6 @@ from contextlab.lab.link.namespace import (
     listener,
     set_link,
 )
-from contextlab.lab.link.timers import Alarms
 from contextlab.model import UnableError
 
 NEAR, FAR, NETMASK = "10.83.0.1", "10.83.0.2", "255.255.255.252"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from contextlab.experiment import Ending, GeneratorHealth, Sample
-from contextlab.lab.load.alarm import Alarm
+from contextlab.lab.alarm import Alarm
 from contextlab.lab.load.flight import Flight
 from contextlab.lab.load.order import Assignment
 from contextlab.lab.load.replies import Clean, sample_of

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from contextlab.lab.link.timers import Alarms
+from contextlab.lab.alarm import Alarms
 
 
 @pytest.fixture(params=["linux", "elsewhere"])

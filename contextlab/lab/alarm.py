@@ -8,11 +8,14 @@ timers must do.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import os
 import struct
 import sys
 import time
 from collections.abc import Callable
+from itertools import count
+from math import inf
 
 CLOCK_MONOTONIC = 1
 TFD_NONBLOCK, TFD_CLOEXEC, TFD_TIMER_ABSTIME = 0o4000, 0o2000000, 1
@@ -70,3 +73,39 @@ class Alarm:
             self.set(at_s)
         else:
             self._ring()
+
+
+class Alarms:
+    """Calls back at `time.monotonic()` times, earliest first; one alarm for all of them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._alarm = Alarm(loop, self._ring)
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._set_s = inf
+
+    def at(self, due_s: float, call: Callable[[], None]) -> None:
+        """Call at `due_s`, or at once after what is running where that is past. There is no taking it back."""
+        heapq.heappush(self._heap, (due_s, next(self._numbers), call))
+        if due_s < self._set_s:
+            self._set(due_s)
+
+    def close(self) -> None:
+        """Call nothing any more."""
+        self._heap.clear()
+        self._alarm.close()
+
+    def _set(self, due_s: float) -> None:
+        self._set_s = due_s
+        self._alarm.set(max(0.0, due_s))
+
+    def _ring(self) -> None:
+        self._set_s = -inf  # who asks meanwhile need not set it: it is done below
+        now_s = time.monotonic()
+        try:
+            while self._heap and self._heap[0][0] <= now_s:
+                heapq.heappop(self._heap)[2]()
+        finally:
+            self._set_s = inf
+            if self._heap:
+                self._set(self._heap[0][0])

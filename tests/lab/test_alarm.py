@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from contextlab.lab.load.alarm import Alarm
+from contextlab.lab.alarm import Alarm
 
 
 def rung(sets: Callable[[Alarm, float], None], wait_s: float = 0.15) -> list[float]:
