@@ -1,7 +1,7 @@
 """Quantities as people write them: `15%`, `200ms`, `1.5s`, `64KB`, `1MB/s`, `10mbit/s`; pure.
 
 Decimal prefixes are powers of 1000, `Ki`, `Mi`, `Gi` powers of 1024. Every parser raises ValueError with its rule, and
-nothing else.
+nothing else; `quantity` tells the user.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+
+from contextlab.model import UsageError
 
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e([-+]?[0-9]{1,2}))?"
 _DURATION = re.compile(rf"{_NUMBER}\s*(us|µs|ms|s|m|min|h)?")
@@ -59,6 +61,23 @@ def rate(text: str) -> float:
 
 PARSERS: Mapping[str, Callable[[str], float]] = {"share": share, "duration": duration, "size": size, "rate": rate}
 """The kinds of a `Setting` that are written with a unit."""
+
+
+EXAMPLES = {"duration": "30s", "share": "15%", "size": "64KB", "rate": "1MB/s"}
+LONGEST_S = 24 * 3600.0
+"""No experiment lasts longer."""
+
+
+def quantity(name: str, text: str, kind: str, *, low: float, high: float = LONGEST_S) -> float:
+    """A number with a unit inside a range. Raises UsageError naming the value and the rule."""
+    try:
+        value = PARSERS[kind](text)
+    except ValueError as error:
+        raise UsageError(f"{name}={text!r}: must be {error}", f"for example {EXAMPLES.get(kind, '1')}") from None
+    if not low <= value <= high:
+        message = f"{name}={text!r}: must be from {shown(kind, low)} to {shown(kind, high)}"
+        raise UsageError(message, "choose a value in between")
+    return value
 
 
 def shown_seconds(value_s: float) -> str:

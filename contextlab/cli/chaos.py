@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from contextlab.cli.options import At, IOwnThis, Json, Output, Quiet, Runs, Set, number
+from contextlab.cli.options import (
+    Allow,
+    At,
+    FailOn,
+    IOwnThis,
+    Json,
+    MemoryLimit,
+    Output,
+    Quiet,
+    Runs,
+    Set,
+    Workers,
+    number,
+)
 
 EPILOG = """
 Examples:
@@ -60,9 +73,7 @@ def chaos(
     reply_tokens: Annotated[
         int | None, typer.Option(parser=number("int", low=1, high=1_000_000), metavar="N", help="Length of each reply.")
     ] = None,
-    workers: Annotated[
-        int, typer.Option(parser=number("int", low=1, high=64), metavar="N", help="Client processes.")
-    ] = 1,
+    workers: Workers = 1,
     allow_emulation: Annotated[
         bool,
         typer.Option(
@@ -76,15 +87,9 @@ def chaos(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done and what it needs, and do nothing.")
     ] = False,
-    allow: Annotated[
-        list[str] | None, typer.Option(metavar="OUTCOME", help="An outcome that is no failure here; repeatable.")
-    ] = None,
-    fail_on: Annotated[
-        list[str] | None, typer.Option(metavar="OUTCOME", help="An outcome that is a failure here; repeatable.")
-    ] = None,
-    memory_limit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory limit of a server of ours, such as 2GiB.")
-    ] = None,
+    allow: Allow = None,
+    fail_on: FailOn = None,
+    memory_limit: MemoryLimit = None,
     output: Output = None,
     runs: Runs = Path("runs"),
     json: Json = False,
@@ -93,7 +98,7 @@ def chaos(
 ) -> None:
     """Inject faults under load, prove that they landed, and tell what they did and whether the target recovered."""
     from contextlab.cli.output import printing
-    from contextlab.cli.session import SMALLEST_MEMORY_BYTES, Session, parse_bytes, policy, recordable_argv
+    from contextlab.cli.session import Session, memory_limit_bytes, policy, recordable_argv
     from contextlab.lab.chaos.foretelling import foretold
     from contextlab.lab.chaos.planning import Words, chosen, planned
     from contextlab.lab.chaos.run import ChaosLab, ChaosOptions
@@ -120,11 +125,10 @@ def chaos(
         session.retarget(target or written.target)
         spec = session.parse([*written.settings, *(settings or [])], at=at, i_own_this=i_own_this)
         scenarios = chosen(written, scenario or [])
-        limit_bytes = parse_bytes(memory_limit, "--memory-limit", SMALLEST_MEMORY_BYTES) if memory_limit else None
         options = Options(
             seed=seed if seed is not None else written.seed or 0,
             policy=policy(allow or [], fail_on or []),
-            memory_limit_bytes=limit_bytes,
+            memory_limit_bytes=memory_limit_bytes(memory_limit),
             max_prompt_tokens=1 << 30,
             argv=recordable_argv(),
             command="chaos",

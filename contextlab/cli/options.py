@@ -44,6 +44,17 @@ Patience = Annotated[
         help="Time for each reply; by default scaled to the target's speed.",
     ),
 ]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(metavar="OUTCOME", help="An outcome that is no failure here, such as SHIFTED; repeatable."),
+]
+FailOn = Annotated[
+    list[str] | None, typer.Option(metavar="OUTCOME", help="An outcome that is a failure here; repeatable.")
+]
+MemoryLimit = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Memory limit of a server of ours, such as 2GiB.")
+]
+Workers = Annotated[int, typer.Option(parser=number("int", low=1, high=64), metavar="N", help="Client processes.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="DIR", help="Folder for this run's record.")]
 Runs = Annotated[Path, typer.Option(metavar="DIR", help="Folder that holds the runs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to standard output, and nothing else.")]

@@ -7,7 +7,21 @@ from typing import Annotated
 
 import typer
 
-from contextlab.cli.options import At, IOwnThis, Json, Output, Patience, Quiet, Runs, Seed, Set, number
+from contextlab.cli.options import (
+    Allow,
+    At,
+    FailOn,
+    IOwnThis,
+    Json,
+    MemoryLimit,
+    Output,
+    Patience,
+    Quiet,
+    Runs,
+    Seed,
+    Set,
+    number,
+)
 
 EPILOG = """
 Examples:
@@ -29,18 +43,10 @@ def overflow(
         typer.Option("--scenario", "-s", metavar="NAME", help="Run only this scenario; repeatable."),
     ] = None,
     seed: Seed = 0,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="OUTCOME", help="An outcome that is no failure here, such as SHIFTED; repeatable."),
-    ] = None,
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option(metavar="OUTCOME", help="An outcome that is a failure here; repeatable."),
-    ] = None,
+    allow: Allow = None,
+    fail_on: FailOn = None,
     timeout: Patience = None,
-    memory_limit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory limit of a server of ours, such as 2GiB.")
-    ] = None,
+    memory_limit: MemoryLimit = None,
     max_prompt_tokens: Annotated[
         int,
         typer.Option(parser=number("int", low=64), metavar="TOKENS", help="Largest prompt to send."),
@@ -58,19 +64,18 @@ def overflow(
     i_own_this: IOwnThis = False,
 ) -> None:
     """Reproduce context-window overflow, and name what happened, in which layer, and what to change."""
-    from contextlab.cli.session import SMALLEST_MEMORY_BYTES, Session, parse_bytes, policy, recordable_argv
+    from contextlab.cli.session import Session, memory_limit_bytes, policy, recordable_argv
     from contextlab.lab.run import Options
 
     session = Session(command="overflow", target=target, json=json, quiet=quiet, runs=runs, output=output)
     with session:
         spec = session.parse(settings or [], at=at, i_own_this=i_own_this)
         chosen = session.choose(scenario or [])
-        limit_bytes = parse_bytes(memory_limit, "--memory-limit", SMALLEST_MEMORY_BYTES) if memory_limit else None
         options = Options(
             seed=seed,
             policy=policy(allow or [], fail_on or []),
             patience_s=timeout,
-            memory_limit_bytes=limit_bytes,
+            memory_limit_bytes=memory_limit_bytes(memory_limit),
             max_repeats=max_repeats,
             max_prompt_tokens=max_prompt_tokens,
             argv=recordable_argv(),

@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from contextlab.cli.options import At, IOwnThis, Json, Output, Quiet, Runs, Seed, Set, number
+from contextlab.cli.options import (
+    At,
+    IOwnThis,
+    Json,
+    MemoryLimit,
+    Output,
+    Quiet,
+    Runs,
+    Seed,
+    Set,
+    Workers,
+    number,
+)
 
 EPILOG = """
 Examples:
@@ -65,12 +77,8 @@ def pareto(
     trust_host: Annotated[
         bool, typer.Option("--trust-host", help="Measure although others use this machine; it is only written down.")
     ] = False,
-    workers: Annotated[
-        int, typer.Option(parser=number("int", low=1, high=64), metavar="N", help="Client processes.")
-    ] = 1,
-    memory_limit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory limit of a server of ours, such as 2GiB.")
-    ] = None,
+    workers: Workers = 1,
+    memory_limit: MemoryLimit = None,
     output: Output = None,
     runs: Runs = Path("runs"),
     json: Json = False,
@@ -78,9 +86,9 @@ def pareto(
     i_own_this: IOwnThis = False,
 ) -> int:
     """Sweep buffer sizes, and find the throughput-latency frontier with honest uncertainty."""
+    from contextlab.analysis.quantities import quantity
     from contextlab.cli.comparing import compared
-    from contextlab.cli.session import SMALLEST_MEMORY_BYTES, Session, parse_bytes, recordable_argv
-    from contextlab.lab.chaos.planning import quantity
+    from contextlab.cli.session import Session, memory_limit_bytes, recordable_argv
     from contextlab.lab.journal import find_run, read_run
     from contextlab.lab.run import Options
     from contextlab.lab.sweep.evaluate import How
@@ -119,9 +127,7 @@ def pareto(
         )
         options = Options(
             seed=seed,
-            memory_limit_bytes=parse_bytes(memory_limit, "--memory-limit", SMALLEST_MEMORY_BYTES)
-            if memory_limit
-            else None,
+            memory_limit_bytes=memory_limit_bytes(memory_limit),
             argv=recordable_argv(),
             command="pareto",
         )

@@ -158,6 +158,11 @@ def is_local(host: str) -> bool:
         return host.lower() in LOCAL_NAMES
 
 
+def memory_limit_bytes(text: str | None) -> int | None:
+    """What `--memory-limit` says; None where it says nothing. Raises UsageError."""
+    return parse_bytes(text, "--memory-limit", SMALLEST_MEMORY_BYTES) if text else None
+
+
 def parse_bytes(text: str, name: str = "size", low: int = 1) -> int:
     """A size such as 512MiB, 2G or 1000000, at least `low`. Raises UsageError with its `name` and the rule."""
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*(k|m|g|ki|mi|gi)?b?", text.strip().lower())

@@ -17,12 +17,12 @@ from random import Random
 from typing import Any
 
 from contextlab import registry
-from contextlab.analysis import loads, quantities
+from contextlab.analysis import loads
 from contextlab.analysis.bounds import parse_bound, parse_stop
+from contextlab.analysis.quantities import LONGEST_S, quantity
 from contextlab.experiment import Asked, ChaosPlan, ChaosScenario, Mixed, Pace, Placed
 from contextlab.model import Api, Knowledge, Message, Request, UsageError
 
-_EXAMPLES = {"duration": "30s", "share": "15%", "size": "64KB", "rate": "1MB/s"}
 PLAN_KEYS = (
     "target",
     "settings",
@@ -41,7 +41,6 @@ PLAN_KEYS = (
     "control",
 )
 REQUEST_KEYS = ("name", "prompt", "api", "reply_tokens", "size_tokens", "weight")
-LONGEST_S = 24 * 3600.0
 MOST_PER_S = 100_000.0
 MAX_PLAN_BYTES = 1 << 20
 MAX_TRACE = 1_000_000
@@ -149,18 +148,6 @@ def _faults(texts: Sequence[str], duration_s: float) -> tuple[Placed, ...]:
             placed = replace(placed, length_s=round(min(length_s, left_s), 3) or length_s)
         found.append(placed)
     return tuple(found)
-
-
-def quantity(name: str, text: str, kind: str, *, low: float, high: float = LONGEST_S) -> float:
-    """A number with a unit inside a range. Raises UsageError naming the value and the rule."""
-    try:
-        value = quantities.PARSERS[kind](text)
-    except ValueError as error:
-        raise UsageError(f"{name}={text!r}: must be {error}", f"for example {_EXAMPLES.get(kind, '1')}") from None
-    if not low <= value <= high:
-        message = f"{name}={text!r}: must be from {quantities.shown(kind, low)} to {quantities.shown(kind, high)}"
-        raise UsageError(message, "choose a value in between")
-    return value
 
 
 def _maybe(name: str, text: str | None, *, low: float) -> float | None:
