@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import replace
 from random import Random
+from typing import TypeVar
 
 from contextlab.experiment import ChaosScenario
-from contextlab.model import Knowledge, Layer, Limit, Observation, Plan, Probe, Scenario, Skip, UnableError
+from contextlab.model import Knowledge, Layer, Limit, Probe, Scenario, UnableError
+
+Step = TypeVar("Step")
+Seen = TypeVar("Seen")
 
 PATIENCE_FLOOR_S, PATIENCE_RATIO = 10.0, 6.0
 """A reply may take this long, and this many times longer than the target's own speed foretells, before it hangs."""
@@ -29,7 +34,7 @@ def lack(scenario: Scenario | ChaosScenario, known: Knowledge) -> str:
     return LACKS.get(missing[0], f"the target lacks {', '.join(missing)}") if missing else ""
 
 
-def next_step(plan: Plan, seen: Observation | None) -> Probe | Skip:
+def next_step(plan: Generator[Step, Seen, None], seen: Seen) -> Step:
     """The plan's next step. It is told what was seen, unless it stands in a `yield from` a list, which cannot hear."""
     inner: object = plan
     while (below := getattr(inner, "gi_yieldfrom", None)) is not None:

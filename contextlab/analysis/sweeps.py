@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 import msgspec
 
@@ -93,6 +94,11 @@ class Concluded:
     reference: tuple[float, ...] | None
     hypervolume: Interval | None
     recommended: Recommendation | None
+
+
+def seed_of(seed: int, block: int, settings: Settings) -> int:
+    """A seed of its own for each evaluation, the same in every process."""
+    return Random(f"{seed}:{block}:{sorted(settings.items())}").getrandbits(31)
 
 
 def objectives(sweep: Sweep) -> tuple[Objective, ...]:

@@ -11,6 +11,7 @@ Beyond `Stage`, the relay looks at three attributes:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -190,11 +191,26 @@ class Ending(StreamStage):
         return (end,) if before is None else (before, end)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingFault(PlacedFault):
+    """A stream fault that closes the connection at a place of a reply, in the way that `CLOSE` says."""
+
+    CLOSE: ClassVar[Close]
+
+    after_s: float = option(
+        0.05, "with at=prefill: how long after the request", kind="duration", low=0.0, high=600.0, unit="s"
+    )
+
+    def stage(self, rng: Random, direction: Direction) -> Stage:
+        """End the reply. Draws nothing."""
+        return Ending(place(self.at), self.CLOSE, self.after_s)
+
+
 # ── events ───────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventFault(StreamFault):
+class EventFault(StreamFault, ABC):
     """A fault of single events: the one at a place, or a share of all events with text, drawn one by one."""
 
     at: str = option(
@@ -219,9 +235,9 @@ class EventFault(StreamFault):
         """Change events: two draws for each that has text, whatever becomes of it."""
         return EventStage(self, rng)
 
+    @abstractmethod
     def changed(self, piece: Piece, draw: float) -> tuple[Piece, ...]:
         """What becomes of an event that is hit; `draw` is from 0 to 1. The piece itself is not changed."""
-        raise NotImplementedError
 
 
 class EventStage(StreamStage):

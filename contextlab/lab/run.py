@@ -54,6 +54,7 @@ from contextlab.model import (
     ProcessEnd,
     Record,
     Scenario,
+    ServerCommand,
     Skip,
     TargetSpec,
     UnableError,
@@ -189,7 +190,7 @@ class Lab:
     @contextmanager
     def _serving(self) -> Iterator[None]:
         """Our server, if the target has one, runs inside this; nothing of it is left afterwards."""
-        command = registry.server_command(self.spec)
+        command = self._server_command()
         if command is None:
             yield
             return
@@ -201,6 +202,10 @@ class Lab:
         ) as self._server:
             self._note_server(self._server)
             yield
+
+    def _server_command(self) -> ServerCommand | None:
+        """How to start our server; None where there is none of ours."""
+        return registry.server_command(self.spec)
 
     @contextmanager
     def _nursing(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ def plan(known: Knowledge, asked: Asked, rng: Random) -> ChaosPlan:
         delay = Placed(name="delay", start_s=start_s, length_s=length_s, options={"delay_s": round_trip_s / 2})
         yield experiment(f"rtt-{round_trip_s * 1000:.0f}ms", known, asked, delay)
     least_s, most_s = ROUND_TRIPS_S[0] / 2, ROUND_TRIPS_S[-1] / 2
-    options = {"delay_s": (least_s + most_s) / 2, "jitter_s": (most_s - least_s) / 2}
+    options = {"delay_s": round((least_s + most_s) / 2, 6), "jitter_s": round((most_s - least_s) / 2, 6)}
     jitter = Placed(name="jitter", start_s=start_s, length_s=length_s, options=options)
     yield experiment("rtt-50-to-800ms", known, asked, jitter)
 

@@ -44,8 +44,9 @@ def by_settings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {json.dumps(point["settings"], sort_keys=True): point for point in document["points"]}
 
 
+@pytest.mark.alone
 def test_a_frontier_of_slots(tmp_path: Path) -> None:
-    words = ("--sweep", "slots=1,4", "--load", "concurrency=4", "--budget", "16s", "--repeats", "2", *QUICK)
+    words = ("--sweep", "slots=1,4", "--load", "concurrency=4", "--budget", "24s", "--repeats", "3", *QUICK)
     ran = contextlab("pareto", *fake(slots="{slots}"), *words, cwd=tmp_path)
     document = ran.document
     assert ran.code == 0, ran.err

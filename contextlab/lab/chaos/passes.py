@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
 from contextlab import registry
 from contextlab.analysis import loads
 from contextlab.analysis.arrivals import schedule
+from contextlab.analysis.integrity import references_of
 from contextlab.analysis.steadiness import gate, live_stop
 from contextlab.analysis.trials import CONTROL, FAULT, Place, counted, with_sent
 from contextlab.experiment import (
@@ -42,8 +42,8 @@ from contextlab.lab.chaos.profile import Profiler
 from contextlab.lab.journal import plain
 from contextlab.lab.link.direct import Direct
 from contextlab.lab.link.route import Route
+from contextlab.lab.load.aim import aimed
 from contextlab.lab.load.fleet import Fleet
-from contextlab.lab.load.order import LoadOrder, Prepared
 from contextlab.lab.server import OwnedServer
 from contextlab.model import (
     Knowledge,
@@ -51,7 +51,6 @@ from contextlab.model import (
     Request,
     TargetSpec,
 )
-from contextlab.targets.http import PATHS, address_of, body_of
 
 REFERENCE = "reference"
 REFERENCE_TIMES = 2
@@ -90,7 +89,6 @@ class Passes:
         *,
         place: Place,
         spec: TargetSpec,
-        url: str,
         server: OwnedServer | None,
         folder: Path,
         seed: int,
@@ -101,7 +99,7 @@ class Passes:
     ) -> None:
         self.experiment, self.known, self.route = experiment, known, route
         self._place = {"scenario": place[0], "probe": place[1]}
-        self._spec, self._url, self._server = spec, url, server
+        self._spec, self._server = spec, server
         self._folder, self._seed, self._num_workers, self._began_s = folder, seed, num_workers, began_s
         self._write, self._shared = write, shared
         self._requests = [loads.rendered(mixed.request, known) for mixed in experiment.mix]
@@ -121,15 +119,14 @@ class Passes:
             faults=decisions(experiment.faults, [*self._schedule, *self._extra], seed),
         )
         measured: dict[str, int | float | str] = {}
-        references = self._references()
+        alone = self._alone()
         control = self._control() if experiment.control else None
-        if control is not None:
-            references = _with_variants(references, control, self._requests)
+        undisturbed = [alone] if control is None else [alone, control]
         trial = Trial(
             experiment=experiment,
             knowledge=self.known,
             control=control,
-            references=references,
+            references=_references(undisturbed, self._requests),
             path=path,
         )
         if gate(trial) is None:
@@ -158,8 +155,8 @@ class Passes:
 
     # ── the passes ──
 
-    def _references(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
-        """The texts that each request gets alone, one after the other."""
+    def _alone(self) -> Arm:
+        """Each request alone, one after the other, for the texts that it gets."""
         mix = range(len(self.experiment.mix if self._counts_extra() else self.experiment.load.mix))
         dues = [
             Due(index=index, at_s=0.0, mixed=mixed)
@@ -168,10 +165,9 @@ class Passes:
         load = replace(
             self.experiment.load,
             arrivals=Arrivals(pace=Pace.CLOSED, concurrency=1),
-            duration_s=len(dues) * (self.experiment.load.timeout_s or 10.0),
+            duration_s=len(dues) * (self.experiment.load.timeout_s or DEFAULT_TIMEOUT_S),
         )
-        arm = self._pass(REFERENCE, [(load, dues)], watched=False, enough=len(dues))
-        return _with_variants(tuple(() for _ in self.experiment.mix), arm, self._requests)
+        return self._pass(REFERENCE, [(load, dues)], watched=False, enough=len(dues))
 
     def _with_extra(self) -> list[tuple[Load, Sequence[Due]]]:
         parts: list[tuple[Load, Sequence[Due]]] = [(self.experiment.load, self._schedule)]
@@ -264,19 +260,11 @@ class Passes:
         )
 
     def _fleet(self, name: str, load: Load, dues: Sequence[Due]) -> Fleet:
-        host, port = self.route.address
-        parts = urlsplit(self._url)
-        address = address_of(self._spec)
-        order = LoadOrder(
-            scheme=parts.scheme or "http",
-            host=host,
-            port=port,
-            requests=tuple(
-                Prepared(path=_path(parts.path, request.api), body=msgspec.json.encode(body_of(request, self.known)))
-                for request in self._requests
-            ),
-            headers=(("Authorization", address.authorization),) if address.authorization else (),
-            secrets=address.secrets,
+        order = aimed(
+            self._spec,
+            self.known,
+            self._requests,
+            self.route.address,
             schedule=tuple(dues),
             concurrency=load.arrivals.concurrency if load.arrivals.pace is Pace.CLOSED else 0,
             duration_s=load.duration_s,
@@ -330,10 +318,6 @@ def _filled(experiment: Experiment, requests: Sequence[Request]) -> Experiment:
     return replace(filled, extra=extra)
 
 
-def _path(base: str, api: object) -> str:
-    return base.rstrip("/").removesuffix("/v1").rstrip("/") + PATHS[api]  # type: ignore[index]
-
-
 def _moments(faults: Sequence[Placed]) -> list[tuple[float, str, bool]]:
     """(when, which, on or off) of every fault, in the order of time."""
     moments = [(fault.start_s, registry.shown_fault(fault), True) for fault in faults]
@@ -365,21 +349,13 @@ class _Seen:
             self._write("gauge", gauge=gauge)
 
 
-def _with_variants(
-    references: tuple[tuple[tuple[str, ...], ...], ...], arm: Arm, requests: Sequence[Request]
-) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """The references, and every other whole answer that an undisturbed arm gave to the same request.
+def _references(arms: Sequence[Arm], requests: Sequence[Request]) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """For each request the different texts that undisturbed arms gave to it, the most frequent first.
 
     Requests that ask the same (those of an extra load may) share them, whatever they are called.
     """
     asked = [replace(request, name="") for request in requests]
     first = [asked.index(one) for one in asked]
-    found = [list(variants) for variants in references]
-    texts = [{"".join(variant) for variant in variants} for variants in references]
-    for sample in arm.samples:
-        whole = sample.ending is Ending.WHOLE and sample.failure is None and sample.num_done == 1
-        text, place = "".join(sample.pieces), first[sample.mixed]
-        if whole and sample.finish_reason and text not in texts[place] and len(found[place]) < MAX_VARIANTS:
-            found[place].append(sample.pieces)
-            texts[place].add(text)
-    return tuple(tuple(found[place]) for place in first)
+    samples = [replace(sample, mixed=first[sample.mixed]) for arm in arms for sample in arm.samples]
+    found = references_of(samples, len(requests))
+    return tuple(found[place][:MAX_VARIANTS] for place in first)

@@ -10,18 +10,17 @@ to the record as it comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from urllib.parse import urlsplit
 
 import msgspec
 
 from contextlab import registry
 from contextlab.analysis.concluding import chaos_finding
-from contextlab.analysis.foresight import lack
+from contextlab.analysis.foresight import lack, next_step
 from contextlab.analysis.steadiness import judge_trial
 from contextlab.experiment import (
     Asked,
@@ -39,6 +38,7 @@ from contextlab.lab.journal import plain
 from contextlab.lab.link.direct import Direct
 from contextlab.lab.link.engines import choose_engine
 from contextlab.lab.link.route import Route
+from contextlab.lab.load.aim import speaks_tls, where
 from contextlab.lab.run import Lab, Options
 from contextlab.lab.server import OwnedServer
 from contextlab.model import (
@@ -90,31 +90,13 @@ class ChaosLab(Lab):
 
     # ── the target: one that lives in a process is put behind a server of ours ──
 
-    @contextmanager
-    def _serving(self) -> Iterator[None]:
-        if not registry.runs_in_child(self.spec):
-            with super()._serving():
-                yield
-            return
-        inside = self.spec
-        command = hosting_command(inside)
-        with OwnedServer(
-            command,
-            log=self.folder / "server.log",
-            memory_limit_bytes=self.options.memory_limit_bytes,
-            progress=lambda text: self.listener({"kind": "progress", "text": text}),
-        ) as self._server:
-            self._note_server(self._server)
-            self.spec = TargetSpec(name=inside.name, scheme="http", address=self._server.url, url=self._server.url)
-            yield
+    def _server_command(self) -> ServerCommand | None:
+        return hosting_command(self.spec) if registry.runs_in_child(self.spec) else super()._server_command()
 
-    def _upstream(self) -> tuple[str, int]:
-        parts = urlsplit(self.url())
-        return parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80)
-
-    def url(self) -> str:
-        """Where the target answers."""
-        return self.spec.url or (self.spec.address if "://" in self.spec.address else f"http://{self.spec.address}")
+    def _note_server(self, server: OwnedServer) -> None:
+        super()._note_server(server)
+        if registry.runs_in_child(self.spec):  # from here on it is a server like any other
+            self.spec = TargetSpec(name=self.spec.name, scheme="http", address=server.url, url=server.url)
 
     # ── scenarios ──
 
@@ -131,7 +113,7 @@ class ChaosLab(Lab):
             try:
                 if plan is None:
                     plan = scenario.plan(known, self.chaos.asked, Random(f"{self.options.seed}:{scenario.name}"))
-                step = plan.send(seen) if hasattr(plan, "send") else next(plan)
+                step = next_step(plan, seen)
             except StopIteration:
                 return
             seen = None
@@ -161,7 +143,6 @@ class ChaosLab(Lab):
                 route,
                 place=(scenario.name, experiment.name),
                 spec=self.spec,
-                url=self.url(),
                 server=self._server,
                 folder=self.folder,
                 seed=self.options.seed,
@@ -178,11 +159,11 @@ class ChaosLab(Lab):
     def _route(self, engine: str, faults: Sequence[Fault]) -> Route | Direct:
         """The way to the target: through the link process, or straight where there is nothing to do on the way."""
         if not faults:
-            return Direct(self._upstream())
-        if urlsplit(self.url()).scheme == "https":
+            return Direct(where(self.spec))
+        if speaks_tls(self.spec):
             message = f"{self.spec.name}: faults on the wire need plain http, this target speaks TLS"
             raise UnableError(message, "test the server behind its TLS, on its own port")
-        return Route(self._upstream(), engine=engine, log=self.folder / "link.log", seed=self.options.seed)
+        return Route(where(self.spec), engine=engine, log=self.folder / "link.log", seed=self.options.seed)
 
     def _judgements(self, scenario: ChaosScenario, experiment: Experiment, trial: Trial) -> list[Judgement]:
         try:
@@ -211,7 +192,5 @@ def _unreached(sample: Sample) -> bool:
 
 def hosting_command(spec: TargetSpec) -> ServerCommand:
     """How a target that lives inside a process is started behind a server of ours."""
-    import sys
-
     words = msgspec.json.encode(plain(spec)).decode()
     return ServerCommand(argv=(sys.executable, "-m", "contextlab.lab.chaos.host", words), ready_timeout_s=300.0)

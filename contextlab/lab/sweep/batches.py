@@ -12,12 +12,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import Random
 from statistics import median
 from typing import Any
 
 from contextlab.analysis.frontier import Status
-from contextlab.analysis.sweeps import Measurement, Sweep
+from contextlab.analysis.sweeps import Measurement, Sweep, seed_of
 from contextlab.lab.child import Order
 from contextlab.lab.isolate import ChildRun, run_child, spawned
 from contextlab.lab.sweep.contention import MOST_OTHERS, busy, others, pressure
@@ -54,7 +53,6 @@ class BatchEvaluator:
     restarts: frozenset[str]
     folder: Path
     began_s: float
-    measure_s: float
     trust_host: bool = False
     memory_limit_bytes: int | None = None
 
@@ -68,7 +66,7 @@ class BatchEvaluator:
             for name, value in everything.items()
             if value is not None and (name not in self.spec.settings or (name in CACHE and value))
         }
-        about |= {"repeats": PASSES, "warmup": 1, "seed": _seed_of(self.sweep.seed, block, settings)}
+        about |= {"repeats": PASSES, "warmup": 1, "seed": seed_of(self.sweep.seed, block, settings)}
         order = Order(
             spec=replace(self.spec, settings={**self.spec.settings, **own}),
             began_s=self.began_s,
@@ -84,9 +82,9 @@ class BatchEvaluator:
             on_line=lambda line: None,
         )
         after = busy()
-        told = self._told(run, others(before, after))
-        stalled = pressure(before, after)
-        facts = {**told.pop("facts"), "others_cores": round(others(before, after), 3), "cpu_pressure": stalled}
+        used = others(before, after)
+        told = self._told(run, used)
+        facts = {**told.pop("facts"), "others_cores": round(used, 3), "cpu_pressure": pressure(before, after)}
         return Measurement(
             settings=settings,
             block=block,
@@ -124,11 +122,6 @@ class BatchEvaluator:
         if used > MOST_OTHERS and not self.trust_host:
             return {**found, "status": Status.INVALID, "why": f"the host was contended: others used {used:.2f} cores"}
         return found
-
-
-def _seed_of(seed: int, block: int, settings: Settings) -> int:
-    """A seed of its own for each evaluation, the same in every process."""
-    return Random(f"{seed}:{block}:{sorted(settings.items())}").getrandbits(31)
 
 
 def _median(values: Sequence[Any]) -> float | None:

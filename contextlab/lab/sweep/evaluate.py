@@ -10,21 +10,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from urllib.parse import urlsplit
 
 import msgspec
 
 from contextlab import registry
+from contextlab.analysis.arrivals import schedule
 from contextlab.analysis.frontier import Status
 from contextlab.analysis.levels import LITTLE_GAP, MOST_FAILED, Level, client_doubt, level
 from contextlab.analysis.prompts import filler, role_of, usual_api
-from contextlab.analysis.sweeps import Measurement, Sweep
-from contextlab.experiment import Due, GeneratorHealth, Sample
+from contextlab.analysis.sweeps import Measurement, Sweep, seed_of
+from contextlab.experiment import Arrivals, Due, GeneratorHealth, Load, Mixed, Pace, Sample
+from contextlab.lab.load.aim import aimed
 from contextlab.lab.load.fleet import Fleet
-from contextlab.lab.load.order import LoadOrder, Prepared
+from contextlab.lab.load.order import LoadOrder
 from contextlab.lab.server import OwnedServer, ServerEnded
 from contextlab.lab.sweep.contention import MOST_OTHERS, Busy, busy, others, pressure
 from contextlab.lab.sweep.plan import CONCURRENCY, LOAD_AXES, MEMORY, PROMPT_TOKENS, RATE, REPLY_TOKENS, spec_for
@@ -37,7 +38,6 @@ from contextlab.model import (
     TargetSpec,
     UnableError,
 )
-from contextlab.targets.http import PATHS, address_of, body_of
 
 DISTINCT = 256
 """Different prompts of one evaluation; none of them is ever sent in another one."""
@@ -46,7 +46,6 @@ HEAD_START_S = 0.3
 TIMEOUT_S = 60.0
 DRAIN_S = 10.0
 DEATH_WAIT_S = 0.5
-POISSON_DUES = 100_000
 DEFAULTS = {axis.name: axis.default for axis in LOAD_AXES}
 
 
@@ -130,9 +129,7 @@ class Evaluator:
                 memory_limit_bytes=self.how.memory_limit_bytes,
                 progress=self.progress,
             )
-            spec = TargetSpec(
-                name=spec.name, scheme=spec.scheme, address=spec.address, settings=spec.settings, url=server.url
-            )
+            spec = replace(spec, url=server.url)
         self.served = Served(spec=spec, known=Knowledge(flavour="", model="", limits=Limits()), server=server, key=key)
         self.served.known = asyncio.run(_ask(spec))
         return self.served
@@ -150,7 +147,6 @@ class Evaluator:
         )
         samples: list[Sample] = []
         generators: list[GeneratorHealth] = []
-        before = busy()
         peak_bytes = 0
         with Fleet(order, num_workers=self.how.num_workers, log=self.folder / "client.log") as fleet:
             before = busy()
@@ -186,35 +182,25 @@ class Evaluator:
         num_clients: int,
         rate: float | None,
     ) -> LoadOrder:
-        host, port, path = _where(served.spec)
         requests = self._requests(served.known, everything, settings, block)
-        rng = Random(f"{self.sweep.seed}:{sorted(settings.items())}:{block}:dues")
-        dues: list[Due] = []
-        at_s = 0.0
-        while rate is not None and len(dues) < POISSON_DUES:
-            at_s += rng.expovariate(rate)
-            if at_s >= self.how.measure_s:
-                break
-            dues.append(Due(index=len(dues), at_s=round(at_s, 9), mixed=len(dues) % len(requests)))
-        if rate is None:
-            dues = [Due(index=index, at_s=0.0, mixed=index) for index in range(len(requests))]
-        address = address_of(served.spec)
-        return LoadOrder(
-            host=host,
-            port=port,
-            scheme=urlsplit(address.root).scheme,
-            requests=tuple(
-                Prepared(path=path + PATHS[one.api], body=msgspec.json.encode(body_of(one, served.known)))
-                for one in requests
-            ),
-            headers=(("Authorization", address.authorization),) if address.authorization else (),
-            secrets=address.secrets,
+        dues = [Due(index=index, at_s=0.0, mixed=index) for index in range(len(requests))]
+        if rate is not None:
+            load = Load(
+                arrivals=Arrivals(pace=Pace.POISSON, rate_per_s=rate),
+                duration_s=self.how.measure_s,
+                mix=tuple(Mixed(request=request) for request in requests),
+            )
+            drawn = schedule(load, seed_of(self.sweep.seed, block, settings))
+            dues = [replace(due, mixed=due.index % len(requests)) for due in drawn]  # each in its turn: none twice
+        return aimed(
+            served.spec,
+            served.known,
+            requests,
             schedule=tuple(dues),
             concurrency=num_clients if rate is None else 0,
             duration_s=self.how.measure_s,
             timeout_s=TIMEOUT_S,
             drain_s=DRAIN_S,
-            kept_connections=False,
             arm="sweep",
         )
 
@@ -309,8 +295,3 @@ async def _ask(spec: TargetSpec) -> Knowledge:
     """What a server says of itself, without a request to its model."""
     async with registry.open_target(spec) as target:
         return target.knowledge
-
-
-def _where(spec: TargetSpec) -> tuple[str, int, str]:
-    parts = urlsplit(address_of(spec).root)
-    return parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80), parts.path

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from contextlab import registry
 from contextlab.analysis.frontier import Membership, Status
-from contextlab.analysis.racing import Race, Result, Task, Undecided
+from contextlab.analysis.racing import Race, Result, Task
 from contextlab.analysis.sweeps import (
     Concluded,
     Measurement,
@@ -27,7 +27,6 @@ from contextlab.analysis.sweeps import (
     reference_point,
     result_of,
 )
-from contextlab.lab.journal import plain
 from contextlab.lab.run import Lab, Options
 from contextlab.lab.sweep.batches import BatchEvaluator
 from contextlab.lab.sweep.contention import MOST_OTHERS, calm
@@ -171,7 +170,6 @@ class Sweeper(Lab):
                 restarts=self.sweeping.planned.restarts,
                 folder=self.folder,
                 began_s=self._began_s,
-                measure_s=self.sweeping.how.measure_s,
                 trust_host=self.sweeping.how.trust_host,
                 memory_limit_bytes=self.options.memory_limit_bytes,
             )
@@ -199,7 +197,9 @@ class Sweeper(Lab):
             for task in tasks:
                 if why := self._unrest():
                     break
-                self.listener({"kind": "progress", "text": f"block {task.block}: {_words(task.settings)}"})
+                self.listener(
+                    {"kind": "progress", "text": f"block {task.block}: {registry.shown_settings(task.settings)}"}
+                )
                 measurement = evaluator.evaluate(task.settings, task.block, baseline=task.baseline)
                 self._journal.append("measurement", measurement=measurement)
                 measurements.append(measurement)
@@ -236,13 +236,8 @@ class Sweeper(Lab):
     def _conclude(self, race: Asks, measurements: Sequence[Measurement]) -> None:
         found = conclude(self.sweep, measurements)
         if isinstance(race, Race):
-            self._journal.append(
-                "undecided",
-                undecided=[plain(one) for one in race.why_undecided(found.frontier)],
-                drift=[plain(one) for one in race.drift()],
-            )
-        open_ones = race.why_undecided(found.frontier) if isinstance(race, Race) else ()
-        self._conclude_with(judged(found, open_ones), "frontier")
+            self._journal.append("undecided", undecided=race.why_undecided(found.frontier), drift=race.drift())
+        self._conclude_with(judged(found), "frontier")
 
     def _conclude_with(self, judgement: Judgement, probe: str) -> None:
         self._found(
@@ -258,7 +253,7 @@ class Sweeper(Lab):
         )
 
 
-def judged(found: Concluded, undecided: Sequence[Undecided]) -> Judgement:
+def judged(found: Concluded) -> Judgement:
     """What a sweep comes to: a frontier; none (all crashed, refused or invalid); or an SLO that nothing keeps."""
     result, sweep = found.frontier, found.sweep
     members = [one for one in result.standings if one.membership is Membership.MEMBER]
@@ -281,7 +276,7 @@ def judged(found: Concluded, undecided: Sequence[Undecided]) -> Judgement:
         return Judgement(outcome=Outcome.OK, why=words, layer=Layer.ENGINE, evidence=numbers)
     best = found.recommended
     if best.standing is not None:
-        why = f"{words}; best under the SLO: {_words(best.standing.point.settings)}"
+        why = f"{words}; best under the SLO: {registry.shown_settings(best.standing.point.settings)}"
         return Judgement(outcome=Outcome.OK, why=why, layer=Layer.ENGINE, evidence=numbers)
     likeliest = max((share for share in best.feasible if share is not None), default=None)
     hopeless = likeliest is not None and likeliest <= HOPELESS
@@ -289,12 +284,8 @@ def judged(found: Concluded, undecided: Sequence[Undecided]) -> Judgement:
     return Judgement(outcome=outcome, why=f"{best.why}; {words}", layer=Layer.ENGINE, evidence=numbers)
 
 
-def _words(settings: Settings) -> str:
-    return registry.shown_settings(settings)
-
-
-def _end_s(run: Run | None) -> float:
-    return max((float(record.get("at_s", 0.0)) for record in run.records), default=0.0) if run is not None else 0.0
+def _end_s(run: Run) -> float:
+    return max((float(record.get("at_s", 0.0)) for record in run.records), default=0.0)
 
 
 def _resumable(run: Run, sweep: Sweep) -> tuple[list[Measurement], tuple[float, ...] | None]:
