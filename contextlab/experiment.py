@@ -16,10 +16,10 @@ from enum import StrEnum
 from random import Random
 from typing import Any, ClassVar, Protocol
 
+from contextlab.deeds import Death, Deed, Reading, Tier
 from contextlab.model import (
     Failure,
     Gauges,
-    Health,
     Judgement,
     Knowledge,
     Outcome,
@@ -97,10 +97,19 @@ class Due:
 
 
 class Plane(StrEnum):
-    """What a fault acts on."""
+    """What a fault acts on: packets or streams on the wire; the target's processes and machine; the target as one more
+    client; the cache tier in front of it."""
 
     PACKET = "packet"
     STREAM = "stream"
+    HOST = "host"
+    CLIENT = "client"
+    TIER = "cache tier"
+
+    @property
+    def on_wire(self) -> bool:
+        """Whether the link process carries it."""
+        return self in (Plane.PACKET, Plane.STREAM)
 
 
 class Direction(StrEnum):
@@ -169,9 +178,9 @@ class Landed:
 class Fault(Protocol):
     """A fault: a frozen dataclass whose fields are its options (made with `option`), one file in `faults/`.
 
-    `by_event`: the relay must cut replies into events for it (STREAM only). `excludes`: names of faults that
-    contradict it where both act at once; its own name where two of it do. `is_null`: as its options stand it does
-    nothing. `emulates`: what the relay does in its place where there is no packet engine; None: it cannot.
+    `EXCLUDES`: names of faults that contradict it where both act at once; its own name where two of it do.
+    `is_null`: as its options stand it does nothing. What it does is said by its plane: `WireFault` on the wire,
+    `deeds.HostFault` on the target's host or its cache tier, `deeds.ClientFault` as a client.
     """
 
     NAME: ClassVar[str]
@@ -180,10 +189,22 @@ class Fault(Protocol):
     EXCLUDES: ClassVar[frozenset[str]]
 
     @property
-    def by_event(self) -> bool: ...
+    def is_null(self) -> bool: ...
+
+    def landed(self, tally: Mapping[str, float], kernel: Mapping[str, float]) -> Landed:
+        """Whether what it counted, and what the kernel counted meanwhile, prove that it landed.
+
+        `kernel`: differences of `retransmitted_segments`, `num_throttled`, … over the fault's window; empty where
+        nothing was read.
+        """
+        ...
+
+
+class WireFault(Fault, Protocol):
+    """A fault on packets or streams. `by_event`: the relay must cut replies into events for it (STREAM only)."""
 
     @property
-    def is_null(self) -> bool: ...
+    def by_event(self) -> bool: ...
 
     def touches(self, direction: Direction) -> bool:
         """Whether it acts on bytes that flow this way."""
@@ -195,13 +216,6 @@ class Fault(Protocol):
 
     def stage(self, rng: Random, direction: Direction) -> Stage:
         """Begin to act."""
-        ...
-
-    def landed(self, tally: Mapping[str, float], kernel: Mapping[str, float]) -> Landed:
-        """Whether what its stages counted, and what the kernel counted meanwhile, prove that it landed.
-
-        `kernel`: differences of `retransmitted_segments`, … over the fault's window; empty on the relay alone.
-        """
         ...
 
 
@@ -293,7 +307,10 @@ class Experiment:
 
     `warmup_s` at the beginning of each arm is sent and not judged. `recovery_within_s`: how soon after the last fault
     the steady state must be back; None only reports it. `control`: whether an arm without faults, through the same
-    path, goes first. `profile`: sample the target's process while the faults act.
+    path, goes first. `profile`: sample the target's process while the faults act. `tier`: a cache that stands between
+    the clients and the target in every arm. `health`: in the arms ask the target for its health and for one token, in
+    turn. `release_within_s`: how soon after the last request of an arm what it took must be free again (slots, memory,
+    descriptors, threads, sockets); None: that is not looked at.
     """
 
     name: str
@@ -307,6 +324,9 @@ class Experiment:
     control: bool = True
     allowed: frozenset[Outcome] = HELD
     profile: bool = False
+    tier: Tier | None = None
+    health: bool = False
+    release_within_s: float | None = None
     about: Mapping[str, int | float | str] = field(default_factory=dict)
 
     @property
@@ -429,7 +449,8 @@ class Arm:
     """One pass of the load: the control, without faults, or the one with them.
 
     `samples` are those that count; `uncounted` are of an extra load that does not. `length_s`: until the last request
-    ended. `stopped`: the safety condition that ended it early; "" if none did.
+    ended. `stopped`: the safety condition that ended it early; "" if none did. `server`: how the target's process ended
+    where no fault of ours did that; `deaths` are all its ends.
     """
 
     name: str
@@ -439,7 +460,9 @@ class Arm:
     generators: tuple[GeneratorHealth, ...] = ()
     evidence: tuple[FaultEvidence, ...] = ()
     gauges: tuple[GaugeSample, ...] = ()
-    health: tuple[Health, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    deeds: tuple[Deed, ...] = ()
+    deaths: tuple[Death, ...] = ()
     server: ProcessEnd | None = None
     stopped: str = ""
 

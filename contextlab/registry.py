@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, Literal, TextIO, cast, overload
 
 from contextlab.analysis import quantities
-from contextlab.experiment import ChaosScenario, Fault, Placed
+from contextlab.experiment import ChaosScenario, Fault, Placed, Plane, WireFault
 from contextlab.model import (
     Knowledge,
     Run,
@@ -147,6 +147,16 @@ def make_fault(placed: Placed) -> Fault:
     """The fault itself, with its options. Raises UsageError where they contradict each other."""
     make = cast("Callable[..., Fault]", choose_fault(placed.name))
     return make(**placed.options)
+
+
+def wire_fault(placed: Placed) -> WireFault:
+    """The same, where it is known to act on the wire."""
+    return cast("WireFault", make_fault(placed))
+
+
+def plane_of(placed: Placed) -> Plane:
+    """What a placed fault acts on."""
+    return choose_fault(placed.name).PLANE
 
 
 def parse_fault(text: str, *, start_s: float, length_s: float) -> Placed:

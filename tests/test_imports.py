@@ -1,7 +1,7 @@
 """The one direction in which imports run, read off the source.
 
     cli → lab → registry → scenarios → targets | faults | reports → engine → buffers → capacity, analysis
-    → experiment → model
+    → experiment → deeds → model
 
 The rules, precisely:
 
@@ -37,6 +37,7 @@ RUNGS = (
     {"buffers"},
     {"capacity", "analysis"},
     {"experiment"},
+    {"deeds"},
     {"model"},
 )
 RUNG_OF = {package: rung for rung, packages in enumerate(RUNGS) for package in packages}

@@ -8,7 +8,7 @@ from random import Random
 from struct import pack
 from typing import Any
 
-from contextlab.experiment import Direction, Fault, Piece, Stage
+from contextlab.experiment import Direction, Piece, Stage, WireFault
 
 FALSE_ALARM = 1e-12
 """How often one comparison here may fail although all is well; where the number of trials is itself left to chance, at
@@ -45,7 +45,7 @@ def is_whole(data: bytes) -> bool:
     return checksum(data[12:20] + pack("!BBH", 0, data[9], len(data) - 20) + data[20:]) == 0
 
 
-def stage_of(fault: Fault, seed: object = 1) -> Stage:
+def stage_of(fault: WireFault, seed: object = 1) -> Stage:
     """The fault at work on what goes down."""
     return fault.stage(Random(str(seed)), Direction.DOWN)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextlab import registry
-from contextlab.experiment import Direction, Fault, Landed, Piece, Plane
+from contextlab.experiment import Direction, Landed, Piece, Placed, Plane, WireFault
 from tests.faults.packets import SHAPED, CountingRandom, packet, stage_of
 
 ACTIVE = {
@@ -37,12 +37,12 @@ MADE = st.builds(
 every = pytest.mark.parametrize("name", SHAPED)
 
 
-def active(name: str) -> Fault:
-    return registry.faults()[name](**ACTIVE[name])  # type: ignore[arg-type]
+def active(name: str) -> WireFault:
+    return registry.wire_fault(Placed(name=name, start_s=0.0, length_s=1.0, options=ACTIVE[name]))  # type: ignore[arg-type]
 
 
-def null(name: str) -> Fault:
-    return registry.faults()[name](**NULL[name])
+def null(name: str) -> WireFault:
+    return registry.wire_fault(Placed(name=name, start_s=0.0, length_s=1.0, options=NULL[name]))
 
 
 def test_these_are_all_packet_faults() -> None:
@@ -64,7 +64,7 @@ def test_its_name_and_what_contradicts_it(name: str) -> None:
     ("direction", "up", "down"), [("both", True, True), ("up", True, False), ("down", False, True)]
 )
 def test_direction(name: str, direction: str, up: bool, down: bool) -> None:
-    fault = registry.faults()[name](direction=direction)  # type: ignore[call-arg]
+    fault = registry.wire_fault(Placed(name=name, start_s=0.0, length_s=1.0, options={"direction": direction}))
     assert (fault.touches(Direction.UP), fault.touches(Direction.DOWN)) == (up, down)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from contextlab import registry
 from contextlab.analysis.loads import rng_of
-from contextlab.experiment import Close, Direction, Fault, Mark, Piece, Plane
+from contextlab.experiment import Close, Direction, Mark, Piece, Plane, WireFault
 from contextlab.faults.streams import Sketch, add_tally
 from contextlab.model import UsageError
 
@@ -72,7 +72,7 @@ def test_a_share_of_requests_is_hit_and_the_seed_says_which(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_when_it_has_landed(name: str) -> None:
-    fault: Fault = made(name)
+    fault: WireFault = made(name)
 
     def landed(**tally: float) -> tuple[bool | None, str]:
         found = fault.landed(tally, {})

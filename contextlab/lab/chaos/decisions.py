@@ -14,7 +14,7 @@ import msgspec
 
 from contextlab import registry
 from contextlab.analysis.loads import rng_of
-from contextlab.experiment import Direction, Due, Fault, Piece, Placed, Plane
+from contextlab.experiment import Direction, Due, Piece, Placed, Plane, WireFault
 
 NUM_PACKETS = 2000
 SPACING_S = 0.01
@@ -29,7 +29,10 @@ def decisions(faults: Sequence[Placed], dues: Sequence[Due], seed: int) -> list[
 
 
 def _decided(number: int, placed: Placed, dues: Sequence[Due], seed: int) -> dict[str, Any]:
-    fault = registry.make_fault(placed)
+    if not registry.plane_of(placed).on_wire:  # it acts by the clock, and draws as it goes
+        name = registry.shown_fault(placed)
+        return {"name": name, "sha256": hashlib.sha256(f"{name}:{seed}:{number}".encode()).hexdigest()}
+    fault = registry.wire_fault(placed)
     if fault.PLANE is Plane.PACKET:
         made = {
             direction.value: _packets(fault, number, direction, seed)
@@ -47,7 +50,7 @@ def _decided(number: int, placed: Placed, dues: Sequence[Due], seed: int) -> dic
     return {**told, "sha256": hashlib.sha256(msgspec.json.encode(made)).hexdigest()}
 
 
-def _packets(fault: Fault, number: int, direction: Direction, seed: int) -> list[list[float]]:
+def _packets(fault: WireFault, number: int, direction: Direction, seed: int) -> list[list[float]]:
     """For each of the first packets, how much later each of its copies is due, in seconds; [] where it is dropped."""
     stage = fault.stage(rng_of(seed, number, direction.value), direction)
     fates = []

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import ClassVar
 
-from contextlab.experiment import Direction, Fault, Landed, Piece, Plane, Stage
+from contextlab.experiment import Direction, Landed, Piece, Plane, Stage, WireFault
 from contextlab.lab.link.engines import emulation
 from contextlab.model import UnableError
 
@@ -29,7 +29,7 @@ class Emulated:
     EXCLUDES: ClassVar[frozenset[str]] = frozenset()
     by_event = False
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: WireFault) -> None:
         self._fault = fault
         self.is_null = fault.is_null
         for direction in Direction:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from contextlab import registry
-from contextlab.experiment import Direction, Fault, Placed, Plane, Stage
+from contextlab.experiment import Direction, Placed, Plane, Stage, WireFault
 from contextlab.faults.packets import PacketFault
 from contextlab.lab.link import netem, tunnel
 from contextlab.model import UnableError, UsageError
@@ -39,7 +39,7 @@ def survey(placed: Sequence[Placed]) -> Iterator[Engine]:
 
     The relay alone where none of them acts on packets. Raises UsageError where a fault contradicts itself.
     """
-    pairs = [(one, fault) for one in placed if (fault := registry.make_fault(one)).PLANE is Plane.PACKET]
+    pairs = [(one, fault) for one in placed if (fault := registry.wire_fault(one)).PLANE is Plane.PACKET]
     if not pairs:
         yield Engine(name=RELAY)
         return
@@ -65,7 +65,7 @@ def choose_engine(placed: Sequence[Placed], *, allow_emulation: bool = False) ->
     )
 
 
-def emulation(fault: Fault, rng: Random, direction: Direction) -> Stage | None:
+def emulation(fault: WireFault, rng: Random, direction: Direction) -> Stage | None:
     """The stage by which a relay stands in for a packet fault; None where it cannot."""
     return fault.emulated(rng, direction) if isinstance(fault, PacketFault) else None
 
@@ -78,7 +78,7 @@ def _why_no_tunnel() -> str:
     return ""
 
 
-def _why_no_netem(placed: Sequence[Placed], faults: Sequence[Fault]) -> str:
+def _why_no_netem(placed: Sequence[Placed], faults: Sequence[WireFault]) -> str:
     try:
         netem.plan(placed, faults)
     except UsageError as error:
@@ -86,6 +86,6 @@ def _why_no_netem(placed: Sequence[Placed], faults: Sequence[Fault]) -> str:
     return netem.probe()
 
 
-def _why_not_emulated(faults: Sequence[Fault]) -> str:
+def _why_not_emulated(faults: Sequence[WireFault]) -> str:
     names = [fault.NAME for fault in faults if emulation(fault, Random(0), Direction.DOWN) is None]
     return f"a relay cannot {' or '.join(names)} packets" if names else ""

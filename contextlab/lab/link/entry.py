@@ -21,7 +21,7 @@ import uvloop
 
 from contextlab import registry
 from contextlab.analysis.loads import rng_of
-from contextlab.experiment import Direction, Fault, FaultEvidence, Landed, Placed, Plane, Stage
+from contextlab.experiment import Direction, FaultEvidence, Landed, Placed, Plane, Stage, WireFault
 from contextlab.lab.journal import plain, revive
 from contextlab.lab.link.chain import Chain, Window, total
 from contextlab.lab.link.emulation import Emulated
@@ -40,7 +40,7 @@ AFTERMATH_S = 1.0
 class OnPackets:
     """A packet fault at work, and the kernel's counters from its beginning to a moment after its end."""
 
-    def __init__(self, fault: Fault, read_kernel: Callable[[], dict[str, float]]) -> None:
+    def __init__(self, fault: WireFault, read_kernel: Callable[[], dict[str, float]]) -> None:
         self.fault = fault
         self.stages: list[Stage] = []
         self._read = read_kernel
@@ -102,10 +102,10 @@ class Link:
         made: list[Armed | OnPackets] = []
         windows: dict[Direction, list[Window]] = {direction: [] for direction in Direction}
         for number, one in enumerate(placed):
-            fault = registry.make_fault(one)
+            fault = registry.wire_fault(one)
             start_s, end_s = zero_s + one.start_s, zero_s + one.end_s
             if fault.PLANE is Plane.STREAM or self.engine == EMULATED:
-                acting: Fault = fault if fault.PLANE is Plane.STREAM else Emulated(fault)
+                acting: WireFault = fault if fault.PLANE is Plane.STREAM else Emulated(fault)
                 made.append(Armed(acting, number=number, start_s=start_s, end_s=end_s))
                 continue
             if self._carrier is None:

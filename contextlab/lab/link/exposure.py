@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contextlab.analysis.loads import rng_of
-from contextlab.experiment import Close, Direction, Fault, Mark, Piece, Stage
+from contextlab.experiment import Close, Direction, Mark, Piece, Stage, WireFault
 from contextlab.faults.streams import Sketch, add_tally
 from contextlab.lab.link.framing import ReplyReader
 from contextlab.lab.link.messages import Head
@@ -23,7 +23,7 @@ REQUEST_ID = b"x-request-id"
 class Armed:
     """A placed fault at work from `start_s` to `end_s` (monotonic), and the account of what it did."""
 
-    def __init__(self, fault: Fault, *, number: int, start_s: float, end_s: float) -> None:
+    def __init__(self, fault: WireFault, *, number: int, start_s: float, end_s: float) -> None:
         self.fault = fault
         self.number = number
         self.start_s, self.end_s = start_s, end_s

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from time import monotonic
 
-from contextlab.experiment import Fault, Placed
+from contextlab.experiment import Placed, WireFault
 from contextlab.faults.corrupt import Corrupt
 from contextlab.faults.delay import Delay
 from contextlab.faults.duplicate import Duplicate
@@ -58,7 +58,7 @@ class Command:
     acting: tuple[int, ...] = ()
 
 
-def command(verb: str, faults: Sequence[Fault]) -> tuple[str, ...]:
+def command(verb: str, faults: Sequence[WireFault]) -> tuple[str, ...]:
     """The command that makes these faults act, and no others: every word is given, since a change keeps what is not.
 
     Raises UsageError where netem cannot do what is asked.
@@ -104,7 +104,7 @@ def command(verb: str, faults: Sequence[Fault]) -> tuple[str, ...]:
     return (*found, "rate", f"{bits_per_s:.0f}bit")
 
 
-def plan(placed: Sequence[Placed], faults: Sequence[Fault]) -> tuple[Command, ...]:
+def plan(placed: Sequence[Placed], faults: Sequence[WireFault]) -> tuple[Command, ...]:
     """What is run and when, for faults and their places on the timeline. Raises UsageError as `command` does."""
     spreads = {fault.distribution for fault in faults if isinstance(fault, Jitter)}
     if len(spreads) > 1:
@@ -198,7 +198,7 @@ class NetemLink:
         self._anchor.control.setblocking(False)
         loop.add_reader(self._anchor.control, self._answered)
 
-    def arm(self, placed: Sequence[Placed], faults: Sequence[Fault], zero_s: float) -> None:
+    def arm(self, placed: Sequence[Placed], faults: Sequence[WireFault], zero_s: float) -> None:
         """Let these faults act in their windows, which begin `zero_s` + their start; what was armed before ends now.
 
         Raises UsageError where netem cannot do what is asked.

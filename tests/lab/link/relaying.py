@@ -40,7 +40,7 @@ class Relaying:
         self.zero_s = time.monotonic()
         self.armed = [
             Armed(
-                registry.make_fault(one),
+                registry.wire_fault(one),
                 number=number,
                 start_s=self.zero_s + one.start_s,
                 end_s=self.zero_s + one.end_s,

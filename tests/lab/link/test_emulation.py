@@ -14,7 +14,7 @@ from contextlab.model import UnableError
 
 def emulated(name: str, **options: float | str) -> Emulated:
     """A packet fault in appearance."""
-    return Emulated(registry.make_fault(Placed(name=name, start_s=0.0, length_s=1.0, options=options)))
+    return Emulated(registry.wire_fault(Placed(name=name, start_s=0.0, length_s=1.0, options=options)))
 
 
 @pytest.mark.parametrize("name", ["loss", "delay", "jitter", "rate"])

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextlab import registry
-from contextlab.experiment import Fault, Placed
+from contextlab.experiment import Placed, WireFault
 from contextlab.faults.corrupt import Corrupt
 from contextlab.faults.delay import Delay
 from contextlab.faults.duplicate import Duplicate
@@ -28,7 +28,7 @@ from contextlab.lab.link.netem import NetemLink, command, plan, probe
 from contextlab.model import UnableError, UsageError
 from tests.lab.link.inside import opened, sockets_inside, until
 
-SIMPLE: list[tuple[list[Fault], str]] = [
+SIMPLE: list[tuple[list[WireFault], str]] = [
     ([], "limit 100000 delay 0us 0us loss random 0% duplicate 0% corrupt 0% rate 0bit"),
     (
         [Loss(rate=0.15)],
@@ -59,7 +59,7 @@ SIMPLE: list[tuple[list[Fault], str]] = [
 
 
 @pytest.mark.parametrize(("faults", "words"), SIMPLE)
-def test_commands(faults: list[Fault], words: str) -> None:
+def test_commands(faults: list[WireFault], words: str) -> None:
     assert " ".join(command("change", faults)) == f"tc qdisc change dev lo root netem {words}"
 
 
@@ -71,7 +71,7 @@ def test_commands(faults: list[Fault], words: str) -> None:
         ([registry.faults()["cut"]()], "netem has no cut"),
     ],
 )
-def test_what_netem_cannot_do(faults: list[Fault], why: str) -> None:
+def test_what_netem_cannot_do(faults: list[WireFault], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         command("change", faults)
 
@@ -91,9 +91,9 @@ def test_netems_words_mean_the_same_loss(rate: float, burst: float) -> None:
         assert 1 / r == pytest.approx(burst, rel=1e-4)
 
 
-def placed(*texts: str) -> tuple[list[Placed], list[Fault]]:
+def placed(*texts: str) -> tuple[list[Placed], list[WireFault]]:
     found = [registry.parse_fault(text, start_s=0.0, length_s=1.0) for text in texts]
-    return found, [registry.make_fault(one) for one in found]
+    return found, [registry.wire_fault(one) for one in found]
 
 
 def test_a_timeline_of_commands() -> None:

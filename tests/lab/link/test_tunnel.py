@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from contextlab import registry
-from contextlab.experiment import Direction, Fault
+from contextlab.experiment import Direction, Placed, WireFault
 from contextlab.faults.delay import Delay
 from contextlab.faults.loss import Loss
 from contextlab.faults.rate import Rate
@@ -39,7 +39,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     uvloop.run(main)
 
 
-def chains(faults: list[Fault], seed: int = 1) -> dict[Direction, Chain]:
+def chains(faults: list[WireFault], seed: int = 1) -> dict[Direction, Chain]:
     """The faults acting both ways from now on."""
     now_s = monotonic()
     return {
@@ -217,8 +217,12 @@ async def echoed(link: Tunnel, num_bytes: int) -> bytes:
 
 def test_tcp_repairs_what_packet_faults_do_and_the_kernel_proves_each() -> None:
     names = {"loss": "rate", "corrupt": "share", "duplicate": "share", "reorder": "share"}
-    faults = [registry.faults()[name](**{option: 0.08}) for name, option in names.items()]
-    faults += [registry.faults()["jitter"](jitter_s=0.001), Delay(delay_s=0.001)]  # type: ignore[call-arg]
+    options: dict[str, dict[str, float]] = {name: {option: 0.08} for name, option in names.items()}
+    made = [
+        Placed(name=n, start_s=0.0, length_s=1.0, options=o)
+        for n, o in (options | {"jitter": {"jitter_s": 0.001}}).items()
+    ]
+    faults = [*(registry.wire_fault(placed) for placed in made), Delay(delay_s=0.001)]
 
     async def main() -> None:
         link = opened()

@@ -1,0 +1,1 @@
+"""A cache tier in front of the target: a Redis server and a gateway, both ours, for faults to act on."""
