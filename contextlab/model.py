@@ -92,6 +92,8 @@ class Outcome(_ByName):
     TRUNCATED_TAIL = "the end of the prompt was dropped in silence"
     BOUND_BROKEN = "a bound of the steady state did not hold"
     NOT_RECOVERED = "the steady state did not come back in time"
+    NOT_RELEASED = "what clients had left behind was not freed in time"
+    HEALTH_LIED = "the health endpoint said otherwise than the answers"
     SHIFTED = "the window slid: old tokens were dropped while replying"
     RUNAWAY = "the reply never stops"
     NEIGHBOUR_ABORTED = "another client's request was ended"
@@ -621,6 +623,9 @@ gauge        scenario, probe, arm, gauge (GaugeSample)
 generator    scenario, probe, arm, generator (GeneratorHealth)
 evidence     scenario, probe, arm, evidence (FaultEvidence)
 as_sent      scenario, probe, arm, indices: the samples whose bytes are those that the target sent
+reading      scenario, probe, arm, reading (deeds.Reading)
+deed         scenario, probe, arm, deed (deeds.Deed)
+death        scenario, probe, arm, death (deeds.Death)
 arm_end      scenario, probe, arm, length_s, stopped, server
 trial        scenario, probe, references, measured: both arms are over
 sweep        sweep (analysis.sweeps.Sweep): a sweep of `pareto` begins, or goes on (`resumed`)

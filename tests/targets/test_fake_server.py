@@ -486,7 +486,9 @@ def test_an_unknown_name_is_the_users_mistake() -> None:
 
 def test_every_outcome_that_can_be_faked_has_a_fake() -> None:
     not_faked = {Outcome.OK, Outcome.DEGRADED, Outcome.UNKNOWN}
-    under_load = {Outcome.STREAM_DAMAGED, Outcome.BOUND_BROKEN, Outcome.NOT_RECOVERED}  # of faults, not of a fake
+    # Of faults, not of a fake:
+    under_load = {Outcome.STREAM_DAMAGED, Outcome.BOUND_BROKEN, Outcome.NOT_RECOVERED}
+    under_load |= {Outcome.NOT_RELEASED, Outcome.HEALTH_LIED}
     assert set(fake.EXPECTED.values()) == set(Outcome) - not_faked - under_load
 
 
