@@ -23,7 +23,7 @@ $(READY): $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(READY_DEV): $(READY)
-	$(PIP) --editable '.[llama,hf,optuna,dev]'
+	$(PIP) --editable '.[llama,hf,optuna,tier,dev]'
 	touch $@
 
 # Exit 1 means that the tool found something, which is what the demo is for.

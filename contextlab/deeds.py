@@ -28,7 +28,9 @@ class Reading:
 
     Sources: "process" (the target's tree: cpu_s, rss_bytes, threads, descriptors, sockets, processes, and
     client_cpu_s), "health" (green 1, 0 or −1 where it did not answer; completed 1 or 0; their seconds), "tier" (the
-    cache tier's counters), "release" (the same names as "process" and "gauges", after the load is over).
+    cache tier's counters), "release" (once before an arm and after its load: the names of "process", and root_started,
+    which tells the process from a later one; where gauges were asked busy_slots, waiting_requests, kv_usage_ratio,
+    generated_tokens, and gauges_every_s, how often at most they are).
     """
 
     source: str
@@ -50,12 +52,14 @@ class Deed:
 class Death:
     """The target's process ended in an arm. `ours`: a fault killed it, so that is no finding by itself.
 
-    `ready_s`: how long after its end it answered again, where it was started again; None: it was not, or it did not.
+    `took_s`: how long it took to end of our signal. `ready_s`: how long after its end it answered again, where it was
+    started again; None: it was not, or it did not (yet: it is told once more when it does).
     """
 
     at_s: float
     end: ProcessEnd
     ours: bool
+    took_s: float = 0.0
     ready_s: float | None = None
 
 
@@ -137,6 +141,46 @@ class Hands(Protocol):
 
 
 @runtime_checkable
+class MachineHands(Hands, Protocol):
+    """What a fault on processors or memory needs besides: to see what it does, and helpers in the target's group."""
+
+    def processors(self) -> tuple[int, ...]:
+        """Processors that the target may use, but for one that is left to the load's clients where there are more."""
+        ...
+
+    def look(self) -> Mapping[str, float]:
+        """What the kernel has counted of the tree (the names of `HostFault`, and cpu_wait_s), and how it is now: at_s
+        (a clock), rss_bytes, threads, busy_threads (since the last look), processors (that it may use), available_bytes
+        (of the host's memory), helpers (that live) and helper_rss_bytes."""
+        ...
+
+    def helper_within(self, controller: str, argv: Sequence[str]) -> Victim:
+        """`helper`, in the target's group of this controller."""
+        ...
+
+
+@runtime_checkable
+class DiskHands(Hands, Protocol):
+    """What a fault on a disk needs besides; folders are those that the target sees."""
+
+    def overmount(self, folder: str, *, free_bytes: int | None) -> None:
+        """Let a folder show its files and take no more: nothing at all (None: read-only), or so many bytes.
+
+        What has a file open already keeps it. Undo: all as before; what was written there meanwhile is gone.
+        """
+        ...
+
+    def slow_disk(self, folder: str, bytes_per_s: int) -> None:
+        """Let the target read and write the disk of a folder no faster; what the page cache answers stays fast."""
+        ...
+
+    def try_write(self, folder: str, num_bytes: int) -> tuple[str, float]:
+        """Write and sync a file there as the target would, and remove it: "" or the error's name (ENOSPC, …), and how
+        many seconds that took, the start of the process that does it among them."""
+        ...
+
+
+@runtime_checkable
 class TierHands(Hands, Protocol):
     """What a fault may do to the cache tier in front of the target, besides."""
 
@@ -178,7 +222,8 @@ class Tier:
 
 
 class Call(Protocol):
-    """One connection of a misbehaving client. `tally` is shared by all clients of the fault; `number` is its place.
+    """One misbehaving client, with one connection at a time. `tally` is shared by all clients of the fault; `number` is
+    its place among them. What crosses its connections is counted there without the fault's doing (`lab/crowd/call`).
 
     Nothing raises for what the other side does: a connection that is over gives no more events.
     """
@@ -187,12 +232,24 @@ class Call(Protocol):
     rng: Random
     number: int
 
-    async def connect(self) -> bool:
-        """Open the connection; whether it opened."""
+    async def connect(self, *, buffer_bytes: int = 0) -> bool:
+        """Open a connection, leaving the one before; whether it opened. `buffer_bytes`: its receive buffer (SO_RCVBUF),
+        0: the system's own."""
         ...
 
-    async def send(self, share: float = 1.0, *, stream: bool = True) -> None:
-        """Send the next part of one request, up to this share of its bytes."""
+    async def send(
+        self,
+        num_bytes: int | None = None,
+        *,
+        stream: bool = True,
+        reply_tokens: int | None = None,
+        more_words: int = 0,
+    ) -> int:
+        """Send the next so many bytes of one request, None: all that is left; how many were sent, 0 at its end.
+
+        The first call on a connection says what it asks for: a stream or not, how long a reply (None: as the load
+        does), and how many words more than the load's prompt, never the same twice. A later connection repeats it.
+        """
         ...
 
     async def event(self) -> str | None:
@@ -203,8 +260,21 @@ class Call(Protocol):
         """Take at most so many bytes off the socket; how many came, 0 at the end."""
         ...
 
+    async def whole(self, within_s: float | None = None) -> bool:
+        """Read to the end, for at most so long (None: however long); whether the answer came to its proper end."""
+        ...
+
     async def wait(self, seconds: float) -> bool:
         """Do nothing for so long, or until the fault is over; whether it still acts."""
+        ...
+
+    @property
+    def num_events(self) -> int:
+        """Content events of this connection's reply that have been read."""
+        ...
+
+    def unread(self) -> int:
+        """Bytes that have come and that nobody has taken off the socket yet."""
         ...
 
     def half_close(self) -> None:
@@ -212,7 +282,7 @@ class Call(Protocol):
         ...
 
     def close(self) -> None:
-        """Close in order (FIN)."""
+        """Close in order (FIN); what has come by then is read first, since the kernel would answer it with RST."""
         ...
 
     def reset(self) -> None:
@@ -237,7 +307,10 @@ class HostFault(Protocol):
 
 
 class ClientFault(Protocol):
-    """Plane CLIENT: `clients` of them at any time, each beginning anew when it has ended, as long as the fault acts."""
+    """Plane CLIENT: `clients` of them at any time, each beginning anew when it has ended, as long as the fault acts.
+
+    `landed(tally, kernel)` is asked with what all of them counted; `kernel` is empty.
+    """
 
     @property
     def clients(self) -> int: ...

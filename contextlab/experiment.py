@@ -26,6 +26,7 @@ from contextlab.model import (
     ProcessEnd,
     Request,
     Setting,
+    Settings,
     Skip,
     Usage,
 )
@@ -310,7 +311,8 @@ class Experiment:
     path, goes first. `profile`: sample the target's process while the faults act. `tier`: a cache that stands between
     the clients and the target in every arm. `health`: in the arms ask the target for its health and for one token, in
     turn. `release_within_s`: how soon after the last request of an arm what it took must be free again (slots, memory,
-    descriptors, threads, sockets); None: that is not looked at.
+    descriptors, threads, sockets); None: that is not looked at. `settings`: other settings than its own with which a
+    server of ours is started for this experiment.
     """
 
     name: str
@@ -327,6 +329,7 @@ class Experiment:
     tier: Tier | None = None
     health: bool = False
     release_within_s: float | None = None
+    settings: Settings = field(default_factory=dict)
     about: Mapping[str, int | float | str] = field(default_factory=dict)
 
     @property
@@ -426,8 +429,8 @@ class GeneratorHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultEvidence:
-    """What one placed fault did. `engine`: "packet link", "netem", "relay", or "emulated"; `decisions_sha256` is of
-    the decisions that its seed determines, as recorded before the load began."""
+    """What one placed fault did. `engine`: what carried it: "packet link", "netem", "relay" or "emulated" on the wire,
+    "crowd" for misbehaving clients, else the plane's name."""
 
     name: str
     engine: str

@@ -355,13 +355,17 @@ class ProcessEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
-    """What a target counts of itself; None where it does not say. Memory is that of the process tree."""
+    """What a target counts of itself; None where it does not say. Memory is that of the process tree.
+
+    `generated_tokens`: since it was started, in sum; some servers leave out those of requests that were given up.
+    """
 
     busy_slots: int | None = None
     waiting_requests: int | None = None
     preemptions: int | None = None
     kv_usage_ratio: float | None = None
     memory_bytes: int | None = None
+    generated_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -534,7 +538,8 @@ class TargetSpec:
 class ServerCommand:
     """A server that the tool starts and owns.
 
-    `url`: where it will answer; None if it prints `READY http://…` on its standard output.
+    `url`: where it will answer; None if it prints `READY http://…` on its standard output. Such a server takes the port
+    in the environment variable CONTEXTLAB_PORT (0: a free one), so that it can come back at the address that it had.
     `memory_limit_bytes`: a limit of its own; None leaves the lab's default.
     """
 

@@ -5,7 +5,9 @@
   backlog  ▂▃▂▁▃▇█▅▂▁             how it went              timeline
   faults   ────▒▒✗▒▒▒R──
   TTFT p50 …                      what was measured        chaos_table
+  served badly …                  who lost what            chaos_qos
   proof, client, A/A, …           what it rests on         chaos_facts
+  done, death, CPU, health, …     beside the wire          chaos_beside
 """
 
 from __future__ import annotations
@@ -16,17 +18,19 @@ from itertools import groupby
 
 from rich.text import Text
 
+from contextlab.analysis.deaths import settled
 from contextlab.analysis.grounds import key
 from contextlab.analysis.phases import disturbances, is_disturbed, timeline
 from contextlab.experiment import Phase
 from contextlab.model import Evidence, Outcome, Run
-from contextlab.reports import chaos_facts, chaos_figures, summary
+from contextlab.reports import chaos_beside, chaos_facts, chaos_figures, chaos_qos, summary
 from contextlab.reports.chaos_facts import Fact
 from contextlab.reports.chaos_figures import Row, Shown, Unit
 from contextlab.reports.chaos_table import INSUFFICIENT, cell, sentences, table
 from contextlab.reports.chaos_words import EMULATED, short
 from contextlab.reports.layout import GAP, flowing, grid, labelled, wrapped
 from contextlab.reports.timeline import (
+    DIED,
     FAILED,
     RECOVERED,
     SHADES,
@@ -97,7 +101,10 @@ def block(one: Shown, width: int, prose: int, *, was_killed: bool = False) -> li
     if why := chaos_facts.why_empty(one, was_killed):
         shown += labelled(Text(), wrapped(Text(clean(why), "yellow"), prose - INDENT), INDENT)
     shown += _facts(chaos_facts.setup(one), prose)
-    for part in (drawn(one, prose), _measured(one, width), _facts(chaos_facts.results(one), prose)):
+    served = chaos_qos.table(one, width - _TABLE_INDENT)
+    told = [] if served else chaos_qos.sentences(one)
+    facts = _facts([*chaos_facts.results(one), *chaos_beside.facts(one), *told, *chaos_qos.facts(one)], prose)
+    for part in (drawn(one, prose), _measured(one, width), labelled(Text(), served, _TABLE_INDENT), facts):
         shown += [Text(), *part] if part else []
     return shown
 
@@ -137,6 +144,8 @@ def drawn(one: Shown, width: int) -> list[Text]:
     acting = shades([(window.start_s, window.end_s) for window in windows], length_s, num_cells)
     failed = fitted([each.errors for each in bins], num_cells)
     marks = {number: (FAILED, "red") for number, count in enumerate(failed) if count}
+    deaths = settled(arm.deaths)
+    marks |= {cell_of(death.at_s, length_s, num_cells): (DIED, "bold red") for death in deaths}
     back = one.study.recovery if is_fault else None
     if windows and back is not None and back.after_s is not None:
         at_s = max(window.end_s for window in windows) + back.after_s
@@ -148,6 +157,7 @@ def drawn(one: Shown, width: int) -> list[Text]:
     legend = [f"{clean(arm.name)} arm", f"backlog at most {max(backlog)}"]
     legend += [f"{SHADES[1]} {_acting(one)}"] if any(acting) else []
     legend += [f"{FAILED} {num_failed} failed"] if num_failed else []
+    legend += [f"{DIED} died"] if deaths else []
     legend += [f"{RECOVERED} recovered"] if RECOVERED in drawn_marks else []
     legend += [f"{STOPPED} stopped"] if STOPPED in drawn_marks else []
     return [
@@ -233,7 +243,8 @@ def _rows(one: Shown, *, was_killed: bool) -> Iterator[str]:
     yield from (f"  {row.name}: {', '.join(sentences(row, one.phases))}" for row in rows)
     if rows:
         yield f"  note: {'; '.join(_notes(one, rows))}"
-    yield from map(_plain, chaos_facts.results(one))
+    beside = [*chaos_beside.facts(one), *chaos_qos.sentences(one), *chaos_qos.facts(one)]
+    yield from map(_plain, [*chaos_facts.results(one), *beside])
 
 
 def _plain(fact: Fact) -> str:

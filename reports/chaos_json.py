@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from contextlab.analysis.checks import Check
+from contextlab.analysis.cost import cost
+from contextlab.analysis.deaths import how_it_ended, settled
+from contextlab.analysis.honesty import of_trial
 from contextlab.analysis.load_metrics import Measured, Share
 from contextlab.analysis.phases import Peak, server_peaks
+from contextlab.analysis.qos import Fate, Quality, losses, qualities
+from contextlab.analysis.release import held
 from contextlab.analysis.steadiness import lateness_limit_s
-from contextlab.experiment import FaultEvidence, GeneratorHealth, Load, Pace, Phase, Placed
+from contextlab.deeds import Death
+from contextlab.experiment import Arm, FaultEvidence, GeneratorHealth, Load, Pace, Phase, Placed
 from contextlab.model import Run
-from contextlab.reports import chaos_facts, chaos_figures
+from contextlab.reports import chaos_beside, chaos_facts, chaos_figures
 from contextlab.reports.chaos_figures import Figure, Shown
 from contextlab.reports.chaos_words import fault_words, is_emulated, load_words
 
@@ -69,6 +75,7 @@ def _experiment(one: Shown, *, was_killed: bool) -> dict[str, Any]:
         "generators": [_generator(one, arm.name, worker) for arm in arms for worker in arm.generators],
         "control_difference": _difference(one),
         "measured": dict(trial.measured),
+        **_beside(one, arms),
     }
 
 
@@ -202,6 +209,54 @@ def _evidence(one: Shown) -> list[dict[str, Any]]:
         }
         for place, found in enumerate(recorded)
     ]
+
+
+# ── beside the wire ──────────────────────────────────────────────────────────────────────────────
+
+
+def _beside(one: Shown, arms: Sequence[Arm]) -> dict[str, Any]:
+    """What was done to the target, what became of it, and how well it served; what nobody looked at is empty."""
+    fault, control = one.trial.fault, one.trial.control
+    asks_release = fault is not None and one.trial.experiment.release_within_s is not None
+    return {
+        "deeds": [{"arm": arm.name, **dataclasses.asdict(deed)} for arm in arms for deed in arm.deeds],
+        "deaths": [_death(arm, death) for arm in arms for death in settled(arm.deaths)],
+        "process": {str(phase): dataclasses.asdict(used) for phase, used in chaos_beside.used(one).items()},
+        "kernel": chaos_beside.kernel(one),
+        "release": [dataclasses.asdict(each) for each in held(fault, control)] if fault and asks_release else [],
+        "health": [{**dataclasses.asdict(each), "enough": each.enough} for each in of_trial(one.trial)],
+        "cost": {arm.name: dict(cost(arm).numbers) for arm in arms},
+        "qos": {
+            "kinds": [_quality(each) for each in qualities(one.trial)],
+            "losses": [dataclasses.asdict(each) for each in losses(one.trial)],
+        },
+        "tier": {arm.name: dict(counts) for arm in arms if (counts := chaos_beside.tier_counts(arm))},
+    }
+
+
+def _death(arm: Arm, death: Death) -> dict[str, Any]:
+    end = death.end
+    return {
+        "arm": arm.name,
+        "at_s": death.at_s,
+        "ours": death.ours,
+        "ready_s": death.ready_s,
+        "signal": end.signal,
+        "exit_code": end.exit_code,
+        "out_of_memory": end.out_of_memory,
+        "text": how_it_ended(end),
+    }
+
+
+def _quality(each: Quality) -> dict[str, Any]:
+    return {
+        "kind": each.kind,
+        "phase": str(each.phase),
+        "n": each.n,
+        **{fate.name.lower(): each.fates.get(fate, 0) for fate in Fate},
+        "refused_clearly": each.num_clear,
+        "ttft_p50": _figure(chaos_figures.quantile(each.ttft_p50)),
+    }
 
 
 def _generator(one: Shown, arm: str, worker: GeneratorHealth) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from contextlab.experiment import Experiment, Load, Pace, Phase
 from contextlab.model import UsageError
 from contextlab.reports.chaos_words import EMULATED, is_emulated, load_words, seconds
 from contextlab.reports.layout import flowing
-from contextlab.reports.timeline import FAILED, cell_of, fitted, graph, shades, track
+from contextlab.reports.timeline import DIED, FAILED, cell_of, fitted, graph, shades, track
 from contextlab.reports.wording import clean, num
 
 SLOT_S = 0.25
@@ -107,6 +107,7 @@ class Scope:
         self.arm = ""
         self._zero_s = 0.0
         self._seen = _Seen()
+        self._deaths_s: list[float] = []
 
     def take(self, record: Mapping[str, Any]) -> str:
         """Take in one record. The sentence that a log gets for it, "" for most."""
@@ -115,7 +116,7 @@ class Scope:
                 self.seed = seed if isinstance(seed := record.get("seed"), int) else 0
             case "arm":
                 self.arm, self._zero_s = _text(record, "arm"), _number(record.get("zero_at_s")) or 0.0
-                self._seen = _Seen()
+                self._seen, self._deaths_s = _Seen(), []
                 return self._arm_begins(_text(record, "of"))
             case "fault":
                 return f"{clean(_text(record, 'name'))} {'begins' if record.get('on') else 'ends'}"
@@ -127,6 +128,10 @@ class Scope:
                 gauge = record.get("gauge")
                 gauges = gauge.get("gauges") if isinstance(gauge, Mapping) else None
                 self._seen.gauges = gauges if isinstance(gauges, Mapping) else {}
+            case "deed":
+                return self._deed(record)
+            case "death":
+                return self._death(record)
             case "arm_end":
                 return self._arm_ends(record)
         return ""
@@ -146,6 +151,23 @@ class Scope:
             return f"{clean(self.arm)} arm: that of {clean(of)}"
         load, how = self._load(), f" ({EMULATED})" if self.is_emulated else ""
         return f"{clean(self.arm)} arm begins{how}" + (f": {load_words(load)}" if load else "")
+
+    def _deed(self, record: Mapping[str, Any]) -> str:
+        deed = record.get("deed")
+        return f"{clean(_text(deed, 'fault'))}: {clean(_text(deed, 'what'))}" if isinstance(deed, Mapping) else ""
+
+    def _death(self, record: Mapping[str, Any]) -> str:
+        """A death, or, told again, how soon it answered after it."""
+        death = record.get("death")
+        if not isinstance(death, Mapping):
+            return ""
+        if (ready_s := _number(death.get("ready_s"))) is not None:
+            return f"the target answers again, {seconds(ready_s)} after its end"
+        if (at_s := _number(death.get("at_s"))) is not None:
+            self._deaths_s.append(at_s)
+        end = death.get("end")
+        signal = f": {clean(_text(end, 'signal'))}" if isinstance(end, Mapping) and end.get("signal") else ""
+        return f"the target's process ended{signal}" + (", by our hand" if death.get("ours") else "")
 
     def _arm_ends(self, record: Mapping[str, Any]) -> str:
         stopped = _text(record, "stopped")
@@ -197,6 +219,7 @@ class Scope:
         now = cell_of(at_s, length_s, num_cells)
         failed = fitted(self._padded(self._seen.failed, length_s), num_cells)
         marks = {cell: (FAILED, "red") for cell, count in enumerate(failed) if count and cell <= now}
+        marks |= {cell_of(at_s, length_s, num_cells): (DIED, "bold red") for at_s in list(self._deaths_s)}
         lane = Text.assemble(("faults   ", "dim"), track(acting, marks, now))
         shown = [lane]
         if (backlog := self._backlogs(at_s)) is not None:

@@ -14,8 +14,9 @@ from rich.text import Text
 LEVELS = "▁▂▃▄▅▆▇█"
 QUIET, SHADES = "─", "░▒▓"
 """A cell of the track without a fault; with one to come; with one that acts, or several."""
-FAILED, RECOVERED, STOPPED = "✗", "R", "S"
-"""Marks on the track: a request failed; the steady state held again; a safety condition ended the arm."""
+FAILED, RECOVERED, STOPPED, DIED = "✗", "R", "S", "D"
+"""Marks on the track: a request failed; the steady state held again; a safety condition ended the arm; the target's
+process died."""
 
 
 def cell_of(at_s: float, length_s: float, num_cells: int) -> int:

@@ -16,8 +16,11 @@ settings.load_profile("unhurried")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let `pytest --update-golden` write the expected reports anew, to be read in the diff."""
+    """`--update-golden` writes the expected reports anew, to be read in the diff; `--soak N` is for a patient night."""
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+    parser.addoption(
+        "--soak", type=int, default=1, metavar="N", help="tests that kill at random do so N times as often"
+    )
 
 
 # ── two workers (`make test`) ────────────────────────────────────────────────────────────────────

@@ -28,6 +28,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 RUNGS = (
+    {"__main__"},
     {"cli"},
     {"lab"},
     {"registry"},
@@ -42,7 +43,9 @@ RUNGS = (
 )
 RUNG_OF = {package: rung for rung, packages in enumerate(RUNGS) for package in packages}
 HEAVY = frozenset({"aiohttp", "httptools", "numpy", "pynvml", "ray", "torch", "transformers", "uvloop", "xllamacpp"})
-STANDALONE = frozenset({"contextlab.model", "contextlab.lab.keeper"})
+STANDALONE = frozenset(
+    {"contextlab.model", "contextlab.lab.keeper", "contextlab.lab.host.hogs", "contextlab.lab.undo.steps"}
+)
 NEVER = {("scenarios", "targets"), ("scenarios", "reports")}
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 """(importing module, imported module) → why it must be so; none today."""

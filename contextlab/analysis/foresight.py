@@ -22,6 +22,10 @@ LACKS = {
     "chat": "the target has no chat endpoint, or no chat template",
     "completions": "the target has no completions endpoint",
     "serves-many": "the target answers one request at a time",
+    "process": "its process is not ours: let contextlab start the server (run:'COMMAND' --at URL), or --i-own-this",
+    "workers": "the server is one process, without workers of its own",
+    "health": "the target has no health endpoint",
+    "gauges": "the target counts neither its slots nor its queue",
     "tasks": INSIDE,
     "memory-tasks": INSIDE,
 }

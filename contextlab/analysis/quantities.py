@@ -1,4 +1,4 @@
-"""Quantities as people write them: `15%`, `200ms`, `1.5s`, `64KB`, `1MB/s`, `10mbit/s`; pure.
+"""Quantities as people write them: `15%`, `200ms`, `1.5s`, `64KB`, `1MB/s`, `10mbit/s`, `200m` of a CPU; pure.
 
 Decimal prefixes are powers of 1000, `Ki`, `Mi`, `Gi` powers of 1024. Every parser raises ValueError with its rule, and
 nothing else; `quantity` tells the user.
@@ -59,11 +59,27 @@ def rate(text: str) -> float:
     return _finite(found, _BYTES[found[3] or ""] / (8.0 if found[4] == "bit" else 1.0), rule)
 
 
-PARSERS: Mapping[str, Callable[[str], float]] = {"share": share, "duration": duration, "size": size, "rate": rate}
+def cpus(text: str) -> float:
+    """Processors: `0.2`, `2`, or in thousandths, `200m`."""
+    rule = "a number of CPUs such as 200m, 0.2 or 2"
+    word = text.strip().lower()
+    value = _float(word.removesuffix("m"), rule) / (1000.0 if word.endswith("m") else 1.0)
+    if value > LARGEST:
+        raise ValueError(rule)
+    return value
+
+
+PARSERS: Mapping[str, Callable[[str], float]] = {
+    "share": share,
+    "duration": duration,
+    "size": size,
+    "rate": rate,
+    "cpus": cpus,
+}
 """The kinds of a `Setting` that are written with a unit."""
 
 
-EXAMPLES = {"duration": "30s", "share": "15%", "size": "64KB", "rate": "1MB/s"}
+EXAMPLES = {"duration": "30s", "share": "15%", "size": "64KB", "rate": "1MB/s", "cpus": "200m"}
 LONGEST_S = 24 * 3600.0
 """No experiment lasts longer."""
 
@@ -98,6 +114,8 @@ def shown(kind: str, value: float) -> str:
                 if value >= factor and (value / (factor / 1000)) % 1 == 0:
                     return f"{value / factor:.6g}{prefix}B{unit}"
             return f"{value:.6g}B{unit}"
+        case "cpus" if value % 1:
+            return f"{value * 1000:.6g}m"
     return f"{value:.6g}"
 
 

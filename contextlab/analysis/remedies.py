@@ -94,12 +94,12 @@ REMEDIES: dict[tuple[str, Outcome, str], str] = {
         "waiting after the fault; see that clients back off and reconnect."
     ),
     (ANY, Outcome.NOT_RELEASED, ""): (
-        "Let clients stream: a server notices a closed stream at its next token, a waiting reply often only at its end; "
-        "set a time limit for each request, and watch the server's slots, descriptors and memory."
+        "Let clients stream: a server notices a closed stream at its next token, a waiting reply often only at its "
+        "end; set a time limit for each request, and watch the server's slots, descriptors and memory."
     ),
     (ANY, Outcome.HEALTH_LIED, ""): (
-        "Decide on restarts and traffic by a completion of one token with a deadline, not by the health endpoint alone, "
-        "and give that deadline room for a queue that is merely long."
+        "Decide on restarts and traffic by a completion of one token with a deadline, not by the health endpoint "
+        "alone, and give that deadline room for a queue that is merely long."
     ),
     (ANY, Outcome.DEGRADED, ""): (
         "Stay below the size from which answers got worse, or run fewer requests at once, "

@@ -7,13 +7,15 @@
     else ─▶ BOUND_BROKEN, STREAM_DAMAGED, NOT_RECOVERED; UNKNOWN for what too few requests decide; OK
 
 A fault that stands for nothing (`loss:rate=0`) needs no proof. One of several that is not proven is UNKNOWN beside what
-the others did. Every judgement carries the same numbers (`grounds`), and its own.
+the others did. Beside that stand what was freed after the load, the honesty of the health endpoint, and what became of
+those whose server we killed. Every judgement carries the same numbers (`grounds`), and its own.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from contextlab.analysis.breaches import (
     breaches,
@@ -24,10 +26,13 @@ from contextlab.analysis.breaches import (
     recovery_unseen,
 )
 from contextlab.analysis.checks import Check, State, live_stop
+from contextlab.analysis.deaths import how_it_ended, judge_deaths
 from contextlab.analysis.grounds import Value, evidence, key, shown
+from contextlab.analysis.honesty import judgements as judge_honesty
 from contextlab.analysis.judging import signal_behind
 from contextlab.analysis.phases import disturbances, last_sent_s
 from contextlab.analysis.quantities import shown_seconds
+from contextlab.analysis.release import judge_release
 from contextlab.analysis.signatures import recognise_lines
 from contextlab.analysis.study import Study, study
 from contextlab.experiment import Arm, FaultEvidence, GeneratorHealth, Phase, Trial
@@ -65,7 +70,17 @@ def judge_trial(trial: Trial) -> list[Judgement]:
         open_ones.append(unseen)
     if open_ones:
         found.append(_unknown(f"too little to tell: {'; '.join(dict.fromkeys(open_ones))}", numbers))
-    return found or [Judgement(outcome=Outcome.OK, why=held(seen), layer=layer_of(seen), evidence=numbers)]
+    if not found:
+        found = [Judgement(outcome=Outcome.OK, why=held(seen), layer=layer_of(seen), evidence=numbers)]
+    return [*found, *_beside(trial)]
+
+
+def _beside(trial: Trial) -> Iterator[Judgement]:
+    """What was seen beside the load: deaths by our hand, what was freed, whether the health endpoint told the truth."""
+    yield from judge_deaths(trial)
+    yield from judge_release(trial)
+    if trial.experiment.health:
+        yield from judge_honesty(trial)
 
 
 def gate(trial: Trial) -> Judgement | None:
@@ -109,11 +124,10 @@ def _crash(trial: Trial, arm: Arm, end: ProcessEnd, numbers: Evidence) -> Judgem
         "kind": words.kind if words else None,
         "last_words": (words.line if words else "".join(end.stderr_tail[-1:]))[:300],
     }
-    how = f"by {name}" if name else f"with exit code {end.exit_code}"
     when = "without any fault" if arm is trial.control else "in the arm with the faults"
     return Judgement(
         outcome=Outcome.CRASHED,
-        why=f"the server ended {how} {when}",
+        why=f"the server {'was ' if name == 'SIGKILL' else ''}{how_it_ended(replace(end, signal=name))}, {when}",
         layer=words.layer if words else Layer.ENGINE,
         evidence={**numbers, **{fact: value for fact, value in facts.items() if value not in (None, "")}},
     )

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from contextlab.deeds import Death, Deed, Reading
 from contextlab.experiment import (
     Arm,
     Experiment,
@@ -57,6 +58,12 @@ def trials(records: Iterable[Record], knowledge: Knowledge | None) -> dict[Place
                 _add(arm, "gauges", msgspec.convert(record["gauge"], GaugeSample))
             case "generator" if arm is not None:
                 _add(arm, "generators", msgspec.convert(record["generator"], GeneratorHealth))
+            case "reading" if arm is not None:
+                _add(arm, "readings", msgspec.convert(record["reading"], Reading))
+            case "deed" if arm is not None:
+                _add(arm, "deeds", msgspec.convert(record["deed"], Deed))
+            case "death" if arm is not None:
+                _add(arm, "deaths", msgspec.convert(record["death"], Death))
             case "evidence" if arm is not None:
                 _add(arm, "evidence", msgspec.convert(record["evidence"], FaultEvidence))
             case "as_sent" if arm is not None:

@@ -14,7 +14,19 @@ from typing import Annotated
 import typer
 
 from contextlab import __version__
-from contextlab.cli import calibrate, chaos, faults, inspect, models, overflow, pareto, replay, report, scenarios
+from contextlab.cli import (
+    calibrate,
+    chaos,
+    faults,
+    inspect,
+    models,
+    overflow,
+    pareto,
+    recover,
+    replay,
+    report,
+    scenarios,
+)
 from contextlab.cli.output import in_words, printing, show_error, write_failure
 from contextlab.model import ContextlabError, UsageError
 
@@ -33,6 +45,7 @@ app.command(name="pareto", rich_help_panel="Find out", epilog=pareto.EPILOG)(par
 app.command(name="inspect", rich_help_panel="Find out", epilog=inspect.EPILOG)(inspect.inspect)
 app.command(name="calibrate", rich_help_panel="Set up", epilog=calibrate.EPILOG)(calibrate.calibrate)
 app.command(name="replay", rich_help_panel="Find out", epilog=replay.EPILOG)(replay.replay)
+app.command(name="recover", rich_help_panel="Set up", epilog=recover.EPILOG)(recover.recover)
 app.command(name="report", rich_help_panel="Read", epilog=report.EPILOG)(report.report)
 app.add_typer(scenarios.app, name="scenarios", rich_help_panel="Read")
 app.add_typer(faults.app, name="faults", rich_help_panel="Read")

@@ -26,7 +26,9 @@ EPILOG = """
 Examples:
   contextlab chaos smollm2 --fault loss:rate=15%
   contextlab chaos smollm2 --fault "latency:delay=200ms@5s+10s" --hypothesis "p90 ttft < 2s" --duration 20s
+  contextlab chaos smollm2 --fault cpu:quota=200m
   contextlab chaos http://127.0.0.1:8000 --scenario cut-streams
+  contextlab chaos http://127.0.0.1:8000 --fault pause --pid 4242 --i-own-this
   contextlab chaos smollm2 --plan plan.toml --dry-run
 """
 FAULT_HELP = "NAME:OPTION=VALUE,…@START+LENGTH, such as loss:rate=15%@10s+30s; repeatable (contextlab faults list)."
@@ -84,6 +86,14 @@ def chaos(
     no_control: Annotated[
         bool, typer.Option("--no-control", help="No arm without faults: half the time, no A/A.")
     ] = False,
+    pid: Annotated[
+        int | None,
+        typer.Option(
+            parser=number("int", low=1, high=1 << 22),
+            metavar="N",
+            help="Main process of a server that is not ours, for faults on its host; needs --i-own-this.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done and what it needs, and do nothing.")
     ] = False,
@@ -102,6 +112,7 @@ def chaos(
     from contextlab.lab.chaos.foretelling import foretold
     from contextlab.lab.chaos.planning import Words, chosen, planned
     from contextlab.lab.chaos.run import ChaosLab, ChaosOptions
+    from contextlab.lab.chaos.victims import foreign_victim
     from contextlab.lab.run import Options
 
     session = Session(command="chaos", target=target or "", json=json, quiet=quiet, runs=runs, output=output)
@@ -133,7 +144,12 @@ def chaos(
             argv=recordable_argv(),
             command="chaos",
         )
-        own = ChaosOptions(asked=written.asked, allow_emulation=allow_emulation, num_workers=workers)
+        own = ChaosOptions(
+            asked=written.asked,
+            allow_emulation=allow_emulation,
+            num_workers=workers,
+            victim=foreign_victim(spec, written.asked.faults, pid=pid, i_own_this=i_own_this),
+        )
         if dry_run:
             with printing() as out:
                 out.write(foretold(spec, scenarios, own, seed=options.seed, as_json=json))

@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +40,7 @@ class KeptProcess:
 
     `log` receives its standard output and error; what stood in it before is not this process's.
     `pass_fds` reach the process and are closed here. `memory_limit_bytes` 0 sets no limit. `grace_s`: how long it
-    may take to obey `stop`.
+    may take to obey `stop`. Any thread may ask, stop and close it: a fault does while the main loop looks on.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class KeptProcess:
             )
         for fd in (life_read, status_write, *pass_fds):
             os.close(fd)
+        self._lock = threading.Lock()
         self._buffer = b""
         self._facts: dict[str, Any] = {}
         self._killed_late = False
@@ -137,10 +139,11 @@ class KeptProcess:
         """Release the pipes; kills the tree if it still runs. May be called again."""
         if self.poll() is None:
             self.kill()
-        for fd in (self._life, self._status):
-            with contextlib.suppress(OSError):
-                os.close(fd)
-        self._life = self._status = -1  # these numbers may soon be somebody else's
+        with self._lock:
+            for fd in (self._life, self._status):
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+            self._life = self._status = -1  # these numbers may soon be somebody else's
         self._keeper.wait()
         if self._keeper.stdin is not None:
             with contextlib.suppress(OSError):
@@ -179,8 +182,15 @@ class KeptProcess:
         except psutil.Error:
             return None
 
+    def num_children(self) -> int:
+        """How many processes it has started that run now, with theirs; 0 once it is gone."""
+        try:
+            return len(psutil.Process(self.pid).children(recursive=True)) if self.pid is not None else 0
+        except psutil.Error:
+            return 0
+
     def _tell(self, word: bytes) -> None:
-        with contextlib.suppress(OSError):  # it has ended already
+        with self._lock, contextlib.suppress(OSError):  # it has ended already
             os.write(self._life, word)
 
     def _end_orphans(self) -> None:
@@ -190,18 +200,23 @@ class KeptProcess:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def _read(self) -> None:
-        with contextlib.suppress(BlockingIOError, OSError):
-            while chunk := os.read(self._status, 65536):
-                self._buffer += chunk
-        *lines, self._buffer = self._buffer.split(b"\n")
-        for line in lines:
-            self._facts |= json.loads(line)
+        with self._lock:
+            with contextlib.suppress(BlockingIOError, OSError):
+                while chunk := os.read(self._status, 65536):
+                    self._buffer += chunk
+            *lines, self._buffer = self._buffer.split(b"\n")
+            for line in lines:
+                self._facts |= json.loads(line)
 
     def _await(self, fact: str, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         self._read()
         while fact not in self._facts and (left_s := deadline - time.monotonic()) > 0:
-            readable, _, _ = select.select([self._status], [], [], min(left_s, 0.5))
+            if (status := self._status) < 0:  # closed by another thread, which read all there was
+                return
+            readable: list[int] = []
+            with contextlib.suppress(OSError):  # or it is closed just now
+                readable, _, _ = select.select([status], [], [], min(left_s, 0.5))
             self._read()
             if readable and fact not in self._facts and self._keeper.poll() is not None:
                 return

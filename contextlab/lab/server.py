@@ -1,6 +1,8 @@
 """A server that the tool starts, owns and watches: readiness, log, memory, restart, end.
 
 start ─▶ wait for its address (READY line, or the URL that the user gave) ─▶ wait for its health ─▶ probe …
+  ▲                                                                                                │
+  └──────────── started again at the address that it had (CONTEXTLAB_PORT) ◀──────── it ended ─────┘
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import http.client
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +19,7 @@ from urllib.parse import urlsplit
 
 from contextlab.lab.process import KeptProcess, default_memory_limit_bytes
 from contextlab.model import ProcessEnd, ServerCommand, UnableError, UsageError
+from contextlab.targets.servers import PORT_VARIABLE
 
 READY = re.compile(r"READY +(http\S+)[ \t]*\r?\n")
 """What a server of ours prints when it listens; whole only with its newline."""
@@ -33,7 +37,10 @@ class ServerEnded(UnableError):
 
 
 class OwnedServer:
-    """A running server of ours. `restart` starts the same command again; its log goes on in the same file."""
+    """A running server of ours. `restart` starts the same command again; its log goes on in the same file.
+
+    One thread may start it again while others look: `process` is the one that ended until the next one answers.
+    """
 
     def __init__(
         self,
@@ -48,36 +55,46 @@ class OwnedServer:
         self.num_starts = 0
         self.memory_limit_bytes = memory_limit_bytes or command.memory_limit_bytes or default_memory_limit_bytes()
         self._progress = progress
+        self._turn = threading.Lock()
+        self._closing = threading.Event()
         self._refuse_taken_port()
-        self._start()
+        self.process, self.url = self._started(port=0)
 
-    def _start(self) -> None:
+    def _started(self, *, port: int) -> tuple[KeptProcess, str]:
+        """The process, once it answers, and where."""
         self.log.touch()
         self._log_start = self.log.stat().st_size
-        self.process = KeptProcess(
+        process = KeptProcess(
             self.command.argv,
             log=self.log,
-            env=self.command.env,
+            env={PORT_VARIABLE: str(port), **self.command.env},
             memory_limit_bytes=self.memory_limit_bytes,
         )
         try:
-            self.url = self._await_ready()
+            url = self._await_ready(process)
         except BaseException:
-            self.process.close()
+            process.close()
             raise
         self.num_starts += 1
+        return process, url
 
     def restart(self) -> None:
-        """Stop what is left and start again. Raises UnableError where it does not come up."""
-        self.process.stop()
-        self.process.close()
-        self._start()
+        """Stop what is left and start again, at the same address unless the server will have another.
+
+        Raises UnableError where it does not come up, or is closed meanwhile.
+        """
+        with self._turn:
+            self.process.stop()
+            self.process.close()
+            self.process, self.url = self._started(port=urlsplit(self.url).port or 0)
 
     def close(self) -> ProcessEnd:
-        """Stop the server and everything it started."""
-        end = self.process.poll() or self.process.stop()
-        self.process.close()
-        return end
+        """Stop the server and everything it started; a start that is under way ends too."""
+        self._closing.set()
+        with self._turn:
+            end = self.process.poll() or self.process.stop()
+            self.process.close()
+            return end
 
     def __enter__(self) -> OwnedServer:
         return self
@@ -102,21 +119,23 @@ class OwnedServer:
             "stop it, choose another port, or probe it as it is: name its URL as the target",
         )
 
-    def _await_ready(self) -> str:
+    def _await_ready(self, process: KeptProcess) -> str:
         begun = told = time.monotonic()
         waits_for = (
             "its address (a line READY http://…)" if self.command.url is None else f"an answer at {self.command.url}"
         )
         while (elapsed_s := time.monotonic() - begun) < self.command.ready_timeout_s:
-            end = self.process.poll()
+            end = process.poll()
             if end is not None:
                 raise ServerEnded(
                     end,
-                    f"the server ended before it was ready: {_end_words(end)}\n{self._tail()}",
+                    f"the server ended before it was ready: {_end_words(end)}\n{self._tail(process)}",
                     f"its whole log is in {self.log}"
                     + ("; it needs more than its memory limit: --memory-limit SIZE" if end.out_of_memory else ""),
                 )
-            url = self.command.url or self._announced_url()
+            if self._closing.is_set():
+                raise UnableError("the server was closed before it was ready")
+            url = self.command.url or self._announced_url(process)
             if url is not None and _answers(url, self.command.ready_path):
                 return url
             if time.monotonic() - told > PROGRESS_EVERY_S:
@@ -124,17 +143,17 @@ class OwnedServer:
                 self._progress(f"waiting for {waits_for} ({elapsed_s:.0f} s)")
             time.sleep(POLL_S)
         raise UnableError(
-            f"the server was not ready after {elapsed_s:.0f} s: waited for {waits_for}\n{self._tail()}",
+            f"the server was not ready after {elapsed_s:.0f} s: waited for {waits_for}\n{self._tail(process)}",
             f"its whole log is in {self.log}; a slow one needs more time: --set ready_timeout_s=SECONDS",
         )
 
-    def _announced_url(self) -> str | None:
+    def _announced_url(self, process: KeptProcess) -> str | None:
         """The address in the READY line. A server's own log may stand before it on the line, or half a line of it."""
-        found = READY.search(self.process.log_text(self._log_start))
+        found = READY.search(process.log_text(self._log_start))
         return found[1] if found else None
 
-    def _tail(self) -> str:
-        return "\n".join(f"  {line}" for line in self.process.log_lines(self._log_start)[-8:])
+    def _tail(self, process: KeptProcess) -> str:
+        return "\n".join(f"  {line}" for line in process.log_lines(self._log_start)[-8:])
 
 
 def silence(url: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from contextlab.model import Outcome, ServerCommand, Setting, TargetSpec, UsageError
-from contextlab.targets.servers.fake_engine import DEPARTURES
+from contextlab.targets.servers.fake_engine import DEPARTURES, UNDER_FAULTS
 
 SCHEME = "fake"
 
@@ -30,10 +30,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
-NAMES: tuple[str, ...] = tuple(DEPARTURES)
+_ALL = {**DEPARTURES, **UNDER_FAULTS}
+NAMES: tuple[str, ...] = tuple(_ALL)
 EXPECTED: Mapping[str, Outcome] = {name: departure.outcome for name, departure in DEPARTURES.items()}
-"""The outcome that the tool must find, by name."""
-ABOUT: Mapping[str, str] = {name: departure.about for name, departure in DEPARTURES.items()}
+"""The outcome that `overflow` must find, by name."""
+EXPECTED_UNDER_FAULTS: Mapping[str, Outcome] = {name: departure.outcome for name, departure in UNDER_FAULTS.items()}
+"""The outcome that `chaos` must find, by name."""
+ABOUT: Mapping[str, str] = {name: departure.about for name, departure in _ALL.items()}
 
 _MEMORY_LIMITS_BYTES = {"eats-memory": 512 * 2**20}
 
@@ -41,7 +44,7 @@ _MEMORY_LIMITS_BYTES = {"eats-memory": 512 * 2**20}
 def server(spec: TargetSpec) -> ServerCommand:
     """How to start the fake that `spec.address` names; raises UsageError if there is none of that name."""
     name = spec.address
-    if name not in DEPARTURES:
+    if name not in _ALL:
         close = " or ".join(get_close_matches(name, NAMES))
         raise UsageError(
             f"fake={name!r}: there is no such fake",
@@ -54,5 +57,6 @@ def server(spec: TargetSpec) -> ServerCommand:
     ]
     return ServerCommand(
         argv=(sys.executable, "-m", "contextlab.targets.servers.fake_server", name, *options, "--port", "0"),
+        ready_path="/v1/models",  # the health of a fake may be what it lies about
         memory_limit_bytes=_MEMORY_LIMITS_BYTES.get(name),
     )

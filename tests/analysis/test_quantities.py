@@ -29,6 +29,8 @@ from contextlab.analysis import quantities
         ("rate", "1MB/s", 1e6),
         ("rate", "64kbit/s", 8000.0),
         ("rate", "10mbit", 1.25e6),
+        ("cpus", "200m", 0.2),
+        ("cpus", "1.5", 1.5),
     ],
 )
 def test_what_is_written_is_what_is_meant(kind: str, text: str, value: float) -> None:

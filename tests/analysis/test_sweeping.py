@@ -13,7 +13,7 @@ from contextlab import registry
 from contextlab.analysis.axes import Declared, config_hash, grid, parse_axes
 from contextlab.analysis.frontier import Direction, Membership, Objective, Point, Status, best_of, frontier
 from contextlab.analysis.racing import BASELINE_EVERY, Race, Result
-from contextlab.analysis.tradeoffs import Slo, compare, hypervolume, knee, recommend, volume
+from contextlab.analysis.tradeoffs import Slo, compare, hypervolume, knee, one_of, recommend, volume
 from contextlab.model import Setting, UsageError
 
 GOALS = (Objective(name="speed", direction=Direction.UP), Objective(name="wait", direction=Direction.DOWN))
@@ -98,6 +98,23 @@ def test_the_knee_is_at_the_corner() -> None:
     found = knee(frontier(points(*curve, cv=0.002), GOALS, seed=1))
     assert found is not None
     assert found.settings["x"] in (5, 6, 7)
+
+
+def test_equal_settings_are_on_the_frontier_as_a_group_and_never_one_by_one() -> None:
+    """Two pairs of equals, and one that is worse than all: each pair holds one of the frontier, the last none."""
+    vectors = ((10.0, 1.0), (10.0, 1.0), (5.0, 0.2), (5.0, 0.2), (4.9, 1.1))
+    offs = (0.94, 1.06, 0.98, 1.02)
+    measured = [
+        Point(settings={"x": x}, repeats=tuple((a * off, b * offs[place - 1]) for place, off in enumerate(offs)))
+        for x, (a, b) in enumerate(vectors)
+    ]
+    result = frontier(measured, GOALS, seed=1)
+    assert {one.membership for one in result.standings[:4]} == {Membership.UNDECIDED}
+    groups = one_of(result)
+    assert sorted(sorted(int(str(one["x"])) for one in group.settings) for group in groups) == [[0, 1], [2, 3]]
+    assert all(group.probability >= 0.99 for group in groups)
+    assert one_of(frontier(points(*vectors, repeats=1), GOALS, seed=1)) == ()
+    assert one_of(frontier(points(*vectors[::2], repeats=6), GOALS, seed=1)) == ()  # each is decided by itself
 
 
 def test_the_volume_is_the_area_up_to_the_reference() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from contextlab.analysis.arrivals import schedule
+from contextlab.deeds import Death, Deed, Reading, Tier
 from contextlab.experiment import (
     Arm,
     Arrivals,
@@ -36,6 +37,7 @@ from contextlab.model import (
     Layer,
     Message,
     Outcome,
+    ProcessEnd,
     Record,
     Request,
     Run,
@@ -230,6 +232,9 @@ def records(
             (each.ended_s or one.length_s, {"kind": "sample", "sample": plain(each)}) for each in one.samples
         ]
         seen += [(each.at_s, {"kind": "gauge", "gauge": plain(each)}) for each in one.gauges]
+        seen += [(each.at_s, {"kind": "reading", "reading": plain(each)}) for each in one.readings]
+        seen += [(each.at_s, {"kind": "deed", "deed": plain(each)}) for each in one.deeds]
+        seen += [(each.at_s, {"kind": "death", "death": plain(each)}) for each in one.deaths]
         if one.name == "fault":
             switches = [(each, moment, moment == each.start_s) for each in what.faults for moment in _ends(each)]
             seen += [
@@ -399,6 +404,164 @@ def empty() -> Run:
     what, other = experiment("loss-5%", LOSS), experiment("loss-10%", LOSS)
     told = [*records(other, Arm(name="control", length_s=0.0), begin_s=1.0), *records(what, over=False, begin_s=3.0)]
     return run(told, code=4, reason="the target died before the load began")
+
+
+PAUSE = Placed(name="pause", start_s=10.0, length_s=8.0)
+KILL = Placed(name="kill", start_s=24.0, length_s=6.0, options={"signal": "KILL"})
+STOLEN = ProcessEnd(signal="SIGKILL", out_of_memory=True, peak_memory_bytes=512 * 2**20)
+
+
+def process_readings(length_s: float, cpus: Callable[[float], float], rss_bytes: float = 3.1e8) -> list[Reading]:
+    """The target's processes twice a second: so many processors are busy at a time."""
+    found, cpu_s = [], 10.0
+    for place in range(int(length_s * 2)):
+        at_s = place / 2
+        cpu_s += cpus(at_s) / 2
+        values = {"cpu_s": round(cpu_s, 6), "client_cpu_s": round(1 + at_s * 0.04, 6), "rss_bytes": rss_bytes}
+        found.append(Reading(source="process", at_s=at_s, values={**values, "threads": 4.0}))
+    return found
+
+
+def health_readings(length_s: float, hangs: tuple[float, float] = (0.0, 0.0)) -> list[Reading]:
+    """Looks at health, always green, and at one token, which does not come in some stretch of time."""
+    found = []
+    for at_s in range(int(length_s)):
+        found.append(Reading(source="health", at_s=float(at_s), values={"green": 1.0, "health_s": 0.002}))
+        hung = hangs[0] <= at_s + 0.5 < hangs[1]
+        values = {
+            "completed": 0.0 if hung else 1.0,
+            "completion_s": 1.0 if hung else 0.04,
+            "status": 200.0 * (not hung),
+        }
+        found.append(Reading(source="health", at_s=at_s + 0.5, values=values))
+    return found
+
+
+def release_readings(after_s: float, **kept: float) -> list[Reading]:
+    """Before an arm, and twice a second after it; `kept` is what was not given back."""
+    free = {"busy_slots": 0.0, "descriptors": 31.0, "sockets": 1.0, "rss_bytes": 3.0e8, "generated_tokens": 100.0}
+    more = {"generated_tokens": 2500.0, **kept}
+    late = [Reading(source="release", at_s=after_s + place / 2, values={**free, **more}) for place in range(6)]
+    return [Reading(source="release", at_s=-0.2, values=free), *late]
+
+
+def tier_readings(length_s: float, **counts: float) -> list[Reading]:
+    """What a cache tier had counted every five seconds, in the end as much as given."""
+    return [
+        Reading(
+            source="tier",
+            at_s=float(at_s),
+            values={name: round(count * at_s / length_s, 3) for name, count in counts.items()},
+        )
+        for at_s in range(0, int(length_s) + 1, 5)
+    ]
+
+
+def beside() -> Run:
+    """A pause during which health was green, and a kill; the leftovers of it were not freed."""
+    what = experiment("pause-and-kill", PAUSE, KILL, health=True, release_within_s=2.0)
+
+    def paused(one: Sample) -> Sample:
+        failure = Failure(where="timeout", message="no answer")
+        gone = _ended_after(one, 0, ending=Ending.TIMEOUT, failure=failure, status=None, num_frames=0)
+        return replace(gone, ended_s=round(one.due_s + 10.0, 6))
+
+    def busy(one: Sample) -> Sample:
+        failure = Failure(where="http", message="busy", status=503, fields={"retry_after": "2"} if one.mixed else {})
+        return _ended_after(one, 0, ending=Ending.WHOLE, failure=failure, status=503, num_frames=0)
+
+    killed = Placed(name="kill", start_s=24.0, length_s=0.4)
+    coming_back = Placed(name="kill", start_s=24.4, length_s=1.6)
+    again = Placed(name="kill", start_s=26.0, length_s=4.0)
+    changes = (
+        every(1, PAUSE, paused),
+        every(1, killed, reset),
+        every(1, coming_back, refused),
+        every(3, again, busy),
+    )
+    evidence = (
+        FaultEvidence(
+            name="pause",
+            engine="host",
+            tally={"stopped": 2.0},
+            kernel={"wall_s": 8.0, "cpu_s": 0.01, "major_faults": 1.0},
+            landed=Landed(proven=True, why="2 processes stood still for 8.00 s and took 0.010 s of CPU"),
+        ),
+        FaultEvidence(
+            name="kill",
+            engine="host",
+            tally={"killed": 1.0, "restarted": 1.0, "down_s": 1.9},
+            kernel={"num_throttled": 12.0, "num_periods": 60.0, "throttled_s": 0.8, "memory_limit_hits": 3.0},
+            landed=Landed(proven=True, why="it ended of SIGKILL and answered again after 1.90 s"),
+        ),
+    )
+    end = ProcessEnd(signal="SIGKILL", out_of_memory=False)
+    dead = Death(at_s=24.2, end=end, ours=True)
+    fault = arm(
+        "fault",
+        what,
+        *changes,
+        seed=8,
+        evidence=evidence,
+        readings=tuple(
+            process_readings(50.0, lambda at_s: 0.0 if 10 <= at_s < 18 else 0.9, rss_bytes=3.4e8)
+            + health_readings(50.0, hangs=(10.0, 18.0))
+            + release_readings(51.0, descriptors=47.0)
+        ),
+        deeds=(
+            Deed(at_s=10.01, fault="pause", what="stopped", about={"by": "freezer", "processes": 2}),
+            Deed(at_s=24.19, fault="kill", what="killed", about={"pid": 4711, "signal": "SIGKILL"}),
+            Deed(at_s=26.1, fault="kill", what="restarted", about={"ready_s": 1.9}),
+        ),
+        deaths=(dead, replace(dead, ready_s=1.9)),
+    )
+    control = arm(
+        "control",
+        what,
+        readings=tuple(process_readings(50.0, lambda _: 0.9) + health_readings(50.0) + release_readings(51.0)),
+    )
+    told = records(what, control, fault, scenario="health-honesty", path="client → direct 127.0.0.1:8080 → target")
+    bad = finding(
+        "health-honesty",
+        what.name,
+        Outcome.HEALTH_LIED,
+        Verdict.FAIL,
+        "health was green and nothing was completed for 7.46s to 9.46s, in the fault arm",
+    )
+    return run([*told], bad, code=1, reason="1 finding is not allowed")
+
+
+def tiered() -> Run:
+    """A cache tier whose Redis is refused, by a crash loop of deeds; a server that died for want of memory."""
+    gone = Placed(name="redis-refused", start_s=10.0, length_s=20.0)
+    what = experiment("redis-refused", gone, tier=Tier())
+    counts = {"requests": 400.0, "local_hits": 200.0, "redis_hits": 120.0, "joined": 20.0, "origin_requests": 60.0}
+    fewer = {**counts, "redis_hits": 40.0, "origin_requests": 140.0, "redis_refused": 31.0, "redis_timeouts": 4.0}
+    deeds = tuple(
+        Deed(at_s=10.0 + place, fault="redis-refused", what="redis stopped" if place % 2 == 0 else "redis started")
+        for place in range(20)
+    )
+    evidence = FaultEvidence(
+        name="redis-refused",
+        engine="cache tier",
+        tally={"refused": 31.0},
+        landed=Landed(proven=True, why="31 questions to Redis were refused"),
+    )
+    fault = arm(
+        "fault",
+        what,
+        seed=8,
+        evidence=(evidence,),
+        deeds=deeds,
+        deaths=(Death(at_s=48.3, end=STOLEN, ours=False),),
+        server=STOLEN,
+        readings=tuple(tier_readings(50.0, **fewer, amplification=2.8, breaker_openings=2.0, breaker_open_s=14.2)),
+    )
+    control = arm("control", what, readings=tuple(tier_readings(50.0, **counts, amplification=1.2)))
+    told = records(what, control, fault, scenario="cache-outage", path="client → cache tier 127.0.0.1:40123 → target")
+    why = "the server ended by SIGKILL in the arm with the faults"
+    bad = finding("cache-outage", what.name, Outcome.CRASHED, Verdict.FAIL, why)
+    return run([*told], bad, code=1, reason="1 finding is not allowed")
 
 
 def bare() -> Run:

@@ -17,7 +17,7 @@ from rich.text import Text
 from contextlab.experiment import Arm, Extra, Load, Phase, Placed
 from contextlab.lab.journal import RECORD, read_run
 from contextlab.model import Evidence, Outcome, Run, Verdict
-from contextlab.reports import chaos, chaos_figures, headline, summary
+from contextlab.reports import chaos, chaos_beside, chaos_figures, headline, summary
 from contextlab.reports.chaos_figures import Figure, Row, Unit
 from contextlab.reports.chaos_table import cell, sentences, table
 from contextlab.reports.chaos_words import (
@@ -48,6 +48,8 @@ RUNS = (
     "bare",
     "several",
     "hostile",
+    "beside",
+    "tiered",
 )
 
 
@@ -94,8 +96,9 @@ def test_phases_are_columns_at_80_and_intervals_stand_beside_their_numbers_at_14
     assert any(re.match(r"  TTFT p50 .* ms  [\d.]+–[\d.]+ ", line) for line in wide)
 
 
-def test_a_recorded_run_is_reported_as_it_was_when_it_ended(tmp_path: Path) -> None:
-    run = made("damaged")
+@pytest.mark.parametrize("name", ["damaged", "beside"])
+def test_a_recorded_run_is_reported_as_it_was_when_it_ended(name: str, tmp_path: Path) -> None:
+    run = made(name)
     (tmp_path / RECORD).write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in run.records))
     read = read_run(tmp_path / RECORD)
     again = replace(read, path=run.path, knowledge=run.knowledge)
@@ -198,6 +201,78 @@ def test_evidence_that_the_table_shows_is_not_repeated() -> None:
     assert "  evidence: signal SIGSEGV\n" in piped(run)
     assert chaos.own(run, evidence) == {"signal": "SIGSEGV"}
     assert chaos.own(replace(run, header={"command": "overflow"}), evidence) == evidence
+
+
+def test_what_is_done_beside_the_wire_is_said_in_sentences() -> None:
+    run = made("beside")
+    assert lines_of(run, "done") == [
+        "done: pause: at 10 s stopped (by freezer, processes 2)",
+        "done: kill: at 24.2 s killed (pid 4711, signal SIGKILL); at 26.1 s restarted (ready 1.90 s)",
+    ]
+    [death] = lines_of(run, "death")
+    assert death.startswith("death: fault arm, at 24.2 s: by our hand, SIGKILL; ")
+    assert death.endswith("2 RESET; it answered again after 1.9s")
+    cpu = lines_of(run, "CPU")
+    assert cpu[0].startswith("CPU: processors that the target kept busy: control 0.900, before 0.900, during 0.5")
+    assert cpu[2] == "CPU: throttled in 12 of 60 periods, for 800 ms in all"
+    assert lines_of(run, "memory")[1] == "memory: 3 allocations at the limit; 1 page read back from disk"
+    free, kept = lines_of(run, "release")
+    assert free == "release: ✓ free again: busy slots at once, sockets at once, rss at once"
+    assert kept.startswith("release: ✗ descriptors not free within 2.50 s, 2.00 s are allowed: 47 file descriptors")
+    control, fault = lines_of(run, "health")
+    assert control.startswith("health: ✓ control: false green 0 s, false red 0 s; 50 looks at health")
+    assert fault.startswith("health: ✗ fault: false green 7.5")
+
+
+def test_many_deeds_are_counted_and_a_death_for_want_of_memory_is_named() -> None:
+    run = made("tiered")
+    [done] = lines_of(run, "done")
+    assert "redis stopped 10 times, from 10 s to 28 s" in done
+    [death] = lines_of(run, "death")
+    assert "by no fault of ours, killed by the kernel for want of memory" in death
+    control, fault, trouble = lines_of(run, "tier")
+    assert control.startswith(
+        "tier: control: 400 asked: 50% from memory, 30% from Redis, 5% joined another's, 15% from"
+    )
+    assert fault.endswith("2.80 requests to the target for each that was different")
+    assert trouble == "tier: fault: Redis: 31 refused, 4 too late; the breaker opened 2 times, for 14.2 s in all"
+
+
+def test_quality_of_service_is_a_table_where_it_fits_and_sentences_elsewhere() -> None:
+    run = made("beside")
+    first, second, *rest = lines_of(run, "QoS")
+    assert first == "QoS: prompt-1, during: 44 of 88 served whole, 2 cut, 12 refused, 30 timed out; TTFT p50 49.4 ms"
+    assert second.startswith("QoS: prompt-2, during: ")
+    assert rest[0].startswith("QoS: lost first: prompt-1, timed out after 10.")
+    assert rest[2] == "QoS: 7 of 24 refusals said when to come again (429 or 503 with Retry-After)"
+    wide, narrow = (shown(run, columns, NO_COLOR="1") for columns in (140, 60))
+    assert "served badly  phase   asked" in wide
+    assert "44 of 88 served whole" not in wide
+    assert "served badly" not in narrow
+    assert "44 of 88 served whole" in " ".join(narrow.split())
+    assert lines_of(made("null"), "QoS") == []
+
+
+def test_a_death_stands_on_the_track() -> None:
+    text = shown(made("beside"), 140, NO_COLOR="1")
+    [track] = [line for line in text.splitlines() if line.startswith("    faults     ")]
+    assert track.count("D") == 1
+    assert "D died" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "thing", "words"),
+    [
+        ("delay_s", 0.4, "delay 400 ms"),
+        ("limit_bytes", 512 * 2**20, "limit 512 MiB"),
+        ("by", "freezer", "by freezer"),
+        ("processes", 3, "processes 3"),
+        ("on", True, "on yes"),
+        ("\x1b_s", "x", "\\x1b_s x"),
+    ],
+)
+def test_what_a_deed_was_about(name: str, thing: Any, words: str) -> None:
+    assert chaos_beside.about_words(name, thing) == words
 
 
 # ── the sentence at the top ──────────────────────────────────────────────────────────────────────

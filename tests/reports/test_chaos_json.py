@@ -51,6 +51,7 @@ LOAD = {
     "kept_connections": bool,
 }
 STEPS = {"p50": NUMBER, "p90": NUMBER, "p99": NUMBER, "max": NUMBER}
+LIE = {"low_s": NUMBER, "high_s": NUMBER, "longest_s": NUMBER, "since_s": MAYBE}
 EXPERIMENT: dict[str, Any] = {
     "name": str,
     "scenario": str,
@@ -110,6 +111,71 @@ EXPERIMENT: dict[str, Any] = {
     ],
     "control_difference": (dict, NULL),
     "measured": dict,
+    "deeds": [{"arm": str, "at_s": NUMBER, "fault": str, "what": str, "about": dict}],
+    "deaths": [
+        {
+            "arm": str,
+            "at_s": NUMBER,
+            "ours": bool,
+            "ready_s": MAYBE,
+            "signal": (str, NULL),
+            "exit_code": (int, NULL),
+            "out_of_memory": (bool, NULL),
+            "text": str,
+        }
+    ],
+    "process": dict,
+    "kernel": dict,
+    "release": [
+        {
+            "name": str,
+            "baseline": NUMBER,
+            "allowed": NUMBER,
+            "last": NUMBER,
+            "last_s": NUMBER,
+            "after_s": MAYBE,
+        }
+    ],
+    "health": [
+        {
+            "arm": str,
+            "false_green": LIE,
+            "false_red": LIE,
+            "deadline_s": NUMBER,
+            "num_health": int,
+            "num_completions": int,
+            "every_s": NUMBER,
+            "enough": bool,
+        }
+    ],
+    "cost": dict,
+    "qos": {
+        "kinds": [
+            {
+                "kind": str,
+                "phase": str,
+                "n": int,
+                "served": int,
+                "cut": int,
+                "refused": int,
+                "timed_out": int,
+                "refused_clearly": int,
+                "ttft_p50": FIGURE,
+            }
+        ],
+        "losses": [
+            {
+                "kind": str,
+                "mixed": int,
+                "num_lost": int,
+                "n": int,
+                "first_s": NUMBER,
+                "last_s": NUMBER,
+                "first_fate": str,
+            }
+        ],
+    },
+    "tier": dict,
 }
 CHAOS = {**{name: SHAPE[name] for name in SHAPE if name != "run"}, "experiments": [EXPERIMENT], "run": SHAPE["run"]}
 
@@ -182,6 +248,40 @@ def test_phases_that_were_not_measured_are_null() -> None:
     assert only("no_control")["phases"]["control"] is None
     assert only("no_control")["stopped"] == {"fault": "errors > 50%"}
     assert only("killed")["empty"].startswith("not whole: the run was killed in the fault arm")
+
+
+def test_what_was_done_beside_the_wire() -> None:
+    one = only("beside")
+    assert [(deed["fault"], deed["what"]) for deed in one["deeds"]] == [
+        ("pause", "stopped"),
+        ("kill", "killed"),
+        ("kill", "restarted"),
+    ]
+    [death] = one["deaths"]  # told twice, once when it answered again
+    assert (death["arm"], death["ours"], death["ready_s"], death["signal"]) == ("fault", True, 1.9, "SIGKILL")
+    assert one["process"]["control"]["cpus"] == 0.9
+    assert one["process"]["during"]["cpus"] < 0.6
+    assert one["kernel"]["num_throttled"] == 12
+    assert {each["name"]: each["after_s"] for each in one["release"]}["descriptors"] is None
+    control, fault = one["health"]
+    assert control["false_green"] == {"low_s": 0, "high_s": 0, "longest_s": 0, "since_s": None}
+    assert 7 < fault["false_green"]["low_s"] < 8 < fault["false_green"]["high_s"] < 10
+    assert one["cost"]["fault"]["tokens_used"] < one["cost"]["control"]["tokens_used"]
+    during = [each for each in one["qos"]["kinds"] if each["phase"] == "during"]
+    counts = ("served", "cut", "refused", "timed_out")
+    assert all(each["n"] == sum(each[name] for name in counts) for each in during)
+    assert [each["refused_clearly"] for each in during] == [0, 7]
+    assert one["qos"]["losses"][0]["first_fate"] == "timed out"
+    assert one["tier"] == {}
+
+
+def test_tier_and_a_death_for_want_of_memory() -> None:
+    one = only("tiered")
+    assert one["tier"]["control"]["amplification"] == 1.2
+    assert one["tier"]["fault"]["breaker_open_s"] == 14.2
+    [death] = one["deaths"]
+    assert (death["ours"], death["out_of_memory"], death["ready_s"]) == (False, True, None)
+    assert len(one["deeds"]) == 20
 
 
 def test_only_chaos_has_experiments() -> None:

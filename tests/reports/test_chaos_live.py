@@ -16,7 +16,7 @@ from contextlab.lab.journal import plain
 from contextlab.model import Record
 from contextlab.reports.chaos_live import MAX_SCHEDULE, Scope, Steps
 from contextlab.reports.live import Live, Progress, view
-from contextlab.reports.timeline import FAILED
+from contextlab.reports.timeline import DIED, FAILED
 from tests.reports import chaos_sample as sample
 from tests.reports.streams import Terminal, surroundings
 from tests.reports.test_chaos import made
@@ -278,3 +278,28 @@ def test_no_record_makes_it_raise(told: list[dict[str, Any]], now_s: float) -> N
             scope.take(record)
     assert all(line.isprintable() for line in out.getvalue().split("\n"))
     assert all(line.plain.isprintable() for line in scope.lines(now_s, 60))
+
+
+def test_a_log_tells_what_is_done_and_who_dies() -> None:
+    lines = "\n".join(log(*records("beside")))
+    for part in (
+        "pause: stopped",
+        "kill: killed",
+        "the target's process ended: SIGKILL, by our hand",
+        "the target answers again, 1.90 s after its end",
+    ):
+        assert lines.count(part) == 1
+    assert "the target's process ended: SIGKILL\n" in "\n".join([*log(*records("tiered")), ""])
+
+
+def test_a_death_stands_on_the_track_of_its_arm() -> None:
+    track = drawn(30.0, name="beside")[3].split()[1]
+    assert track.count(DIED) == 1
+    assert track.index(DIED) == int(24.2 / 50 * len(track))
+    assert DIED not in drawn(20.0, name="beside")[3].split()[1]
+
+
+@pytest.mark.parametrize("told", [None, 3, {}, {"end": 1}, {"end": {"signal": 7}}, {"ready_s": "x"}])
+@pytest.mark.parametrize("kind", ["deed", "death"])
+def test_a_damaged_record_of_a_deed_ends_nothing(kind: str, told: object) -> None:
+    assert isinstance(Scope({}).take({"kind": kind, "at_s": 1.0, kind: told}), str)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from http.client import HTTPConnection, HTTPResponse, RemoteDisconnected
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from contextlab.model import Api, Outcome, TargetSpec, UsageError
@@ -174,8 +176,8 @@ def assert_refuses_well(server: Fake) -> None:
 
 def assert_good_where_it_should_be(server: Fake) -> None:
     """All that a well-behaved engine does and that this fake does not depart from."""
-    departure = fake_engine.DEPARTURES[server.name]
-    assert server.get("/health") == {"status": "ok"}
+    departure = {**fake_engine.DEPARTURES, **fake_engine.UNDER_FAULTS}[server.name]
+    assert server.get("/health") == {"status": "unhealthy" if departure.says_unwell else "ok"}
     [model] = server.get("/v1/models")["data"]
     assert (model["id"], model["owned_by"], model["max_model_len"]) == ("fake", "contextlab-fake", server.window)
     for stream in True, False:
@@ -215,7 +217,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Fake]:
         assert_good_where_it_should_be(running)
         yield running
         if running.process.poll() is None:
-            assert running.get("/health") == {"status": "ok"}
+            assert running.get("/health")["status"] in ("ok", "unhealthy")
             running.process.send_signal(signal.SIGTERM)
             assert running.process.wait(10) == 0
 
@@ -414,6 +416,80 @@ def test_memory_is_not_eaten_without_end(monkeypatch: pytest.MonkeyPatch) -> Non
         asyncio.run(engine.admit(Job(api=Api.COMPLETIONS, prompt=[" word"] * WINDOW, text="")))
 
 
+@of("says-well", token_delay_s=0.01)
+def test_says_well(server: Fake) -> None:
+    """A pause wedges it in the middle of a stream; whoever asks then waits for ever, and hears that it is well."""
+    with server.neighbour(max_tokens=100) as stream:
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.0)
+        server.process.send_signal(signal.SIGCONT)
+        with server.opened("/v1/completions", completion("hello", max_tokens=1, stream=False)) as waiting:
+            assert is_silent(waiting, 0.5)
+        assert server.get("/health") == {"status": "ok"}
+        assert not stream.closed
+    assert server.stderr.endswith("engine: stuck\n")
+
+
+@of("says-unwell")
+def test_says_unwell(server: Fake) -> None:
+    """Its status is one of trouble, and it serves."""
+    with server.opened("/health") as connection:
+        assert connection.getresponse().status == 503
+    assert server.complete("hello", max_tokens=1).counts == (1, 1)
+
+
+def wait_for_metric(server: Fake, name: str, value: int) -> None:
+    """Until /metrics says so."""
+    until = time.monotonic() + 5
+    while metric(server, name) != value:
+        assert time.monotonic() < until, f"{name} is {metric(server, name)}, not {value}"
+        time.sleep(0.01)
+
+
+def metric(server: Fake, name: str) -> int:
+    with server.opened("/metrics") as connection:
+        lines = connection.getresponse().read().decode().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def leave(server: Fake, times: int) -> None:
+    """So many clients leave in the middle of a stream, one after the other."""
+    for _ in range(times):
+        with server.neighbour(max_tokens=100):
+            pass
+
+
+@of("keeps-slot", token_delay_s=0.01)
+def test_keeps_slot(server: Fake) -> None:
+    """Who is answered whole gives the slot back, who leaves does not; with the last slot gone everybody waits."""
+    wait_for_metric(server, "fake:requests_running", 0)
+    leave(server, 2)
+    wait_for_metric(server, "fake:requests_running", 2)
+    with server.opened("/v1/completions", completion("hello", max_tokens=1, stream=False)) as waiting:
+        assert is_silent(waiting, 0.3)
+        assert metric(server, "fake:requests_waiting") == 1
+
+
+@of("keeps-descriptor", token_delay_s=0.01)
+def test_keeps_descriptor(server: Fake) -> None:
+    process = psutil.Process(server.process.pid)
+    before = process.num_fds()
+    leave(server, 6)
+    wait_for_metric(server, "fake:requests_running", 0)
+    assert before + 6 <= process.num_fds() <= before + 7  # and perhaps the look's own connection
+    assert server.complete("hello", max_tokens=1).counts == (1, 1)
+
+
+@of("keeps-memory", token_delay_s=0.01)
+def test_keeps_memory(server: Fake) -> None:
+    process = psutil.Process(server.process.pid)
+    before = process.memory_info().rss
+    leave(server, 6)
+    wait_for_metric(server, "fake:requests_running", 0)
+    assert process.memory_info().rss - before > 5 * fake_engine.KEPT_BYTES
+    assert server.complete("hello", max_tokens=1).counts == (1, 1)
+
+
 def test_each_fake_is_tested() -> None:
     assert tested == set(fake.NAMES)
 
@@ -490,6 +566,7 @@ def test_every_outcome_that_can_be_faked_has_a_fake() -> None:
     under_load = {Outcome.STREAM_DAMAGED, Outcome.BOUND_BROKEN, Outcome.NOT_RECOVERED}
     under_load |= {Outcome.NOT_RELEASED, Outcome.HEALTH_LIED}
     assert set(fake.EXPECTED.values()) == set(Outcome) - not_faked - under_load
+    assert set(fake.EXPECTED_UNDER_FAULTS.values()) <= under_load
 
 
 def test_a_limit_of_its_own_only_for_the_eater() -> None:

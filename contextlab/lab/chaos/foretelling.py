@@ -16,13 +16,25 @@ from contextlab.lab.provenance import without_secrets
 from contextlab.model import Knowledge, Limits, Skip, TargetSpec, UnableError
 
 NEEDS = {
+    "direct": "nothing",
     "relay": "nothing but a free port on 127.0.0.1",
     "packet link": "root, or user namespaces; and /dev/net/tun",
     "netem": "root, or user namespaces; tc, and sch_netem in the kernel",
     "emulated": "nothing but a free port on 127.0.0.1; EMULATED: no packet is really lost",
 }
-UNDO = "nothing stays behind: proxy, device and namespace end with their process, also on SIGKILL"
-POWERS = frozenset({"completions", "chat", "counts-tokens", "window", "gauges", "serves-many", "process", "log"})
+BESIDE = {
+    Plane.HOST: "a process of ours (or --i-own-this), and rights over it; control groups where it says so",
+    Plane.CLIENT: "nothing but free ports",
+    Plane.TIER: "redis-server, and the extra: pip install 'contextlab[tier]'",
+}
+"""What faults of these planes need."""
+UNDO = (
+    "nothing stays behind: proxy, device and namespace end with their process, also on SIGKILL; what was changed on a "
+    "host is on record before, and a watchdog takes it back"
+)
+POWERS = frozenset(
+    {"completions", "chat", "counts-tokens", "window", "gauges", "serves-many", "process", "workers", "health", "log"}
+)
 
 
 def foretold(
@@ -64,9 +76,13 @@ def foretold(
 def _row(scenario: str, experiment: Experiment, chaos: ChaosOptions, seed: int) -> dict[str, Any]:
     faults = [registry.make_fault(placed) for placed in experiment.faults]
     engine, why_not, next_step = "relay", "", ""
-    if any(fault.PLANE is Plane.PACKET for fault in faults):
+    wire = [placed for placed, fault in zip(experiment.faults, faults, strict=True) if fault.PLANE.on_wire]
+    beside = [words for plane, words in BESIDE.items() if any(fault.PLANE is plane for fault in faults)]
+    if not wire:
+        engine = "direct"
+    elif any(fault.PLANE is Plane.PACKET for fault in faults):
         try:
-            engine = choose_engine(experiment.faults, allow_emulation=chaos.allow_emulation)
+            engine = choose_engine(wire, allow_emulation=chaos.allow_emulation)
         except UnableError as error:
             engine, why_not, next_step = "packet link", error.message, error.next_step
     by_speed = chaos.asked.rate_per_s is None and not experiment.load.arrivals.concurrency
@@ -84,7 +100,7 @@ def _row(scenario: str, experiment: Experiment, chaos: ChaosOptions, seed: int) 
         "possible_here": not why_not,
         "why_not": why_not,
         "next_step": next_step,
-        "needs": NEEDS[engine],
+        "needs": "; ".join([NEEDS[engine], *beside] if wire else beside or [NEEDS[engine]]),
         "hypothesis": [bound.text for bound in experiment.hypothesis],
         "stop": [bound.text for bound in experiment.stop],
         "seed": seed,

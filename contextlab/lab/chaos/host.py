@@ -22,6 +22,7 @@ from aiohttp import web
 
 from contextlab import registry
 from contextlab.model import Api, ContextlabError, Event, Failure, Kind, Message, Request, Target, TargetSpec
+from contextlab.targets.servers import own_port
 
 MAX_BODY_BYTES = 16 * 2**20
 ENDING_S = 0.5
@@ -169,7 +170,7 @@ async def serve(spec: TargetSpec) -> None:
         )
         await runner.setup()
         try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            await web.TCPSite(runner, "127.0.0.1", own_port(0)).start()
             sys.stdout.write(f"READY http://127.0.0.1:{runner.addresses[0][1]}\n")
             sys.stdout.flush()
             await stop.wait()

@@ -10,45 +10,49 @@ import contextlib
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from contextlab import registry
 from contextlab.analysis import loads
 from contextlab.analysis.arrivals import schedule
-from contextlab.analysis.integrity import references_of
+from contextlab.analysis.asked import with_asked
 from contextlab.analysis.steadiness import gate, live_stop
 from contextlab.analysis.trials import CONTROL, FAULT, Place, counted, with_sent
+from contextlab.deeds import Victim
 from contextlab.experiment import (
     Arm,
     Arrivals,
     Due,
     Ending,
     Experiment,
-    GaugeSample,
-    GeneratorHealth,
     Load,
     Pace,
     Placed,
+    Plane,
     Sample,
     Trial,
 )
+from contextlab.lab.chaos.acting import Acting
+from contextlab.lab.chaos.collecting import Seen, extra_schedule, filled, moments, references
 from contextlab.lab.chaos.decisions import decisions
 from contextlab.lab.chaos.gauging import Gauging
 from contextlab.lab.chaos.profile import Profiler
+from contextlab.lab.chaos.watching import Watching
+from contextlab.lab.host.injector import Machine
 from contextlab.lab.journal import plain
 from contextlab.lab.link.direct import Direct
 from contextlab.lab.link.route import Route
 from contextlab.lab.load.aim import aimed
 from contextlab.lab.load.fleet import Fleet
+from contextlab.lab.load.order import LoadOrder
 from contextlab.lab.server import OwnedServer
+from contextlab.lab.tier.tier import RunningTier
 from contextlab.model import (
     Knowledge,
     ProcessEnd,
-    Request,
     TargetSpec,
 )
 
@@ -61,8 +65,6 @@ STOP_CHECK_EVERY_S = 1.0
 POLL_S = 0.1
 DEATH_WAIT_S = 1.0
 DEFAULT_TIMEOUT_S = 10.0
-MAX_VARIANTS = 6
-"""So many different undisturbed texts of one request are kept; a target with more is not deterministic at all."""
 
 
 @dataclass(slots=True)
@@ -78,7 +80,9 @@ class Passes:
     """The passes of one experiment over one route: reference, control, fault.
 
     `write` appends to the record; `server` is the target's process where it is ours; `shared` holds the last control
-    of the scenario: experiments with the same load and path share it.
+    of the scenario: experiments with the same load and path share it. `root`: the target's main process as it is now;
+    `machines`, told the load's process ids, give hands to the faults beside the wire; `tier`: the cache in front of the
+    target, if there is one.
     """
 
     def __init__(
@@ -96,19 +100,23 @@ class Passes:
         began_s: float,
         write: Callable[..., None],
         shared: SharedControl,
+        root: Callable[[], Victim | None],
+        machines: Callable[[Callable[[], Sequence[int]]], Mapping[Plane, Machine]],
+        tier: RunningTier | None,
     ) -> None:
         self.experiment, self.known, self.route = experiment, known, route
         self._place = {"scenario": place[0], "probe": place[1]}
         self._spec, self._server = spec, server
         self._folder, self._seed, self._num_workers, self._began_s = folder, seed, num_workers, began_s
         self._write, self._shared = write, shared
+        self._root, self._machines, self._tier = root, machines, tier
         self._requests = [loads.rendered(mixed.request, known) for mixed in experiment.mix]
         self._schedule = schedule(experiment.load, seed)
-        self._extra = _extra_schedule(self._schedule, experiment, seed)
+        self._extra = extra_schedule(self._schedule, experiment, seed)
 
     def trial(self) -> Trial:
         """Run the passes and return what was seen; the record has it already."""
-        experiment, seed = _filled(self.experiment, self._requests), self._seed
+        experiment, seed = filled(self.experiment, self._requests), self._seed
         path = self._path_words()
         self._append("experiment", experiment=experiment, path=path)
         self._append(
@@ -126,7 +134,7 @@ class Passes:
             experiment=experiment,
             knowledge=self.known,
             control=control,
-            references=_references(undisturbed, self._requests),
+            references=references(undisturbed, self._requests),
             path=path,
         )
         if gate(trial) is None:
@@ -181,7 +189,10 @@ class Passes:
 
     def _control(self) -> Arm:
         """The pass without faults; experiments of one scenario that share load and path share it."""
-        key = msgspec.json.encode([plain(self.experiment.load), self.route.engine]).decode()
+        one = self.experiment
+        key = msgspec.json.encode(
+            plain([one.load, self.route.engine, one.tier, one.health, one.release_within_s, one.settings])
+        ).decode()
         if self._shared.key == key and self._shared.arm is not None:
             self._append("arm", arm=CONTROL, zero_at_s=self._now_s(), of=self._shared.experiment)
             return self._shared.arm
@@ -199,25 +210,51 @@ class Passes:
         enough: int | None = None,
     ) -> Arm:
         """One pass of a load, or of several at once, over the route; it ends early after `enough` samples."""
-        seen = _Seen(lambda kind, **fields: self._append(kind, arm=name, **fields), most=enough)
+        seen = Seen(lambda kind, **fields: self._append(kind, arm=name, **fields), most=enough)
         dues = [due for _, part in parts for due in part]
-        moments = deque(_moments(faults))
+        ahead = deque(moments(faults))
         stopped = ""
+        fleets: list[Fleet] = []
+
+        def client_pids() -> list[int]:
+            return [pid for fleet in fleets for pid in fleet.pids]
+
         with contextlib.ExitStack() as stack:
-            fleets = [stack.enter_context(self._fleet(name, load, part)) for load, part in parts]
+            acting = stack.enter_context(
+                Acting(
+                    faults,
+                    self.route,
+                    self._machines(client_pids) if faults else {},
+                    aimed(
+                        self._spec,
+                        self.known,
+                        self._requests,
+                        schedule=(),
+                        duration_s=0.0,
+                        timeout_s=self.experiment.load.timeout_s or DEFAULT_TIMEOUT_S,
+                    ),
+                    seed=self._seed,
+                    log=self._folder / "client.log",
+                )
+            )
+            fleets += [stack.enter_context(self._fleet(name, load, part)) for load, part in parts]
             zero_s = looked_s = time.monotonic() + HEAD_START_S
-            self.route.arm(faults, zero_s)
+            if self._tier is not None:
+                self._tier.begin(zero_s)
+            acting.arm(zero_s)
             self._append("arm", arm=name, zero_at_s=round(zero_s - self._began_s, 6))
             gauging = stack.enter_context(Gauging(self._spec, self.known, zero_s, on=watched))
+            watching = stack.enter_context(self._watching(zero_s, client_pids, on=watched))
             for fleet in fleets:
                 fleet.start(zero_s)
             while any(not fleet.finished for fleet in fleets):
                 for fleet in fleets:
                     seen.take(fleet.poll(POLL_S / len(fleets)))
                 seen.take_gauges(gauging.taken())
+                seen.take_beside([*acting.taken(), *watching.taken()])
                 now_s = time.monotonic() - zero_s
-                while moments and moments[0][0] <= now_s:
-                    at_s, fault, on = moments.popleft()
+                while ahead and ahead[0][0] <= now_s:
+                    at_s, fault, on = ahead.popleft()
                     self._append("fault", arm=name, name=fault, on=on, due_s=at_s)
                 if enough is not None and len(seen.samples) >= enough:
                     enough = None
@@ -225,18 +262,22 @@ class Passes:
                         fleet.stop()
                 if watched and not stopped and time.monotonic() - looked_s > STOP_CHECK_EVERY_S:
                     looked_s = time.monotonic()
-                    stopped = self._must_stop(seen.samples, dues, now_s)
+                    stopped = self._must_stop(seen.samples, dues, now_s, acting)
                     for fleet in fleets if stopped else ():
                         fleet.stop()
             for fleet in fleets:
                 seen.take(fleet.poll(0.0))
-        length_s = time.monotonic() - zero_s
-        evidence = tuple(self.route.evidence()) if faults else ()
+            length_s = time.monotonic() - zero_s
+            acting.end()
+            watching.release()
+            seen.take_beside([*acting.taken(), *watching.taken()])
+            evidence = with_asked(acting.evidence(), faults, seen.samples)
+            killed = acting.expects_death
         for one in evidence:
             self._append("evidence", arm=name, evidence=one)
         sent = self.route.as_sent(seen.samples)
         self._append("as_sent", arm=name, indices=sent)
-        server = self._server_end(seen.samples)
+        server = None if killed else self._server_end(seen.samples)
         self._append(
             "arm_end",
             arm=name,
@@ -246,6 +287,7 @@ class Passes:
             counters=self.route.counters(),
             link_cpu_s=round(self.route.cpu_s(), 6),
         )
+        acting.raise_failed_undo()
         counting, uncounted = counted(self.experiment, with_sent(seen.samples, sent))
         return Arm(
             name=name,
@@ -255,8 +297,37 @@ class Passes:
             generators=tuple(seen.generators),
             evidence=evidence,
             gauges=tuple(gauging.samples),
+            readings=tuple(seen.readings),
+            deeds=tuple(seen.deeds),
+            deaths=tuple(seen.deaths),
             server=server,
             stopped=stopped,
+        )
+
+    def _watching(self, zero_s: float, client_pids: Callable[[], Sequence[int]], *, on: bool) -> Watching:
+        """What looks at the target while this pass lasts."""
+        return Watching(
+            self._spec,
+            self.known,
+            zero_s,
+            root=self._root,
+            client_pids=client_pids,
+            tier=self._tier,
+            health=self.experiment.health,
+            release_within_s=self.experiment.release_within_s,
+            on=on,
+        )
+
+    def _crowd_order(self) -> LoadOrder:
+        """What misbehaving clients send, and where: past the wire's faults, through the cache tier if there is one."""
+        return aimed(
+            self._spec,
+            self.known,
+            self._requests,
+            None if self._tier is None else self._tier.address,
+            schedule=(),
+            duration_s=0.0,
+            timeout_s=self.experiment.load.timeout_s or DEFAULT_TIMEOUT_S,
         )
 
     def _fleet(self, name: str, load: Load, dues: Sequence[Due]) -> Fleet:
@@ -279,10 +350,14 @@ class Passes:
             log=self._folder / "client.log",
         )
 
-    def _must_stop(self, samples: Sequence[Sample], dues: Sequence[Due], now_s: float) -> str:
+    def _must_stop(self, samples: Sequence[Sample], dues: Sequence[Due], now_s: float, acting: Acting) -> str:
         server = self._server
-        if server is not None and (end := server.process.poll()) is not None:
-            return f"the server ended: {end.signal or f'exit code {end.exit_code}'}"
+        if server is not None:
+            process = server.process
+            end = process.poll()
+            ours = acting.expects_death or server.process is not process  # asked last: our hand may end it any moment
+            if end is not None and not ours:
+                return f"the server ended: {end.signal or f'exit code {end.exit_code}'}"
         if not self.experiment.stop:
             return ""
         return live_stop(self.experiment.stop, samples, dues, now_s) or ""
@@ -293,69 +368,3 @@ class Passes:
             return None
         lost = any(sample.ending in (Ending.RESET, Ending.REFUSED, Ending.FIN) for sample in samples[-20:])
         return server.process.wait(DEATH_WAIT_S if lost else 0.0)
-
-
-def _extra_schedule(dues: Sequence[Due], experiment: Experiment, seed: int) -> tuple[Due, ...]:
-    """The schedule of the extra load, numbered after the main one."""
-    extra = experiment.extra
-    if extra is None:
-        return ()
-    num_main = len(experiment.load.mix)
-    return tuple(
-        Due(index=len(dues) + due.index, at_s=round(extra.start_s + due.at_s, 9), mixed=num_main + due.mixed)
-        for due in schedule(extra.load, seed + 1)
-    )
-
-
-def _filled(experiment: Experiment, requests: Sequence[Request]) -> Experiment:
-    """The experiment with its requests as they are sent."""
-    mix = [replace(mixed, request=request) for mixed, request in zip(experiment.mix, requests, strict=True)]
-    num_main = len(experiment.load.mix)
-    filled = replace(experiment, load=replace(experiment.load, mix=tuple(mix[:num_main])))
-    if filled.extra is None:
-        return filled
-    extra = replace(filled.extra, load=replace(filled.extra.load, mix=tuple(mix[num_main:])))
-    return replace(filled, extra=extra)
-
-
-def _moments(faults: Sequence[Placed]) -> list[tuple[float, str, bool]]:
-    """(when, which, on or off) of every fault, in the order of time."""
-    moments = [(fault.start_s, registry.shown_fault(fault), True) for fault in faults]
-    moments += [(fault.end_s, registry.shown_fault(fault), False) for fault in faults]
-    return sorted(moments)
-
-
-class _Seen:
-    """What has come in one pass; each thing is written down as it comes. Samples beyond `most` were not asked for."""
-
-    def __init__(self, write: Callable[..., None], most: int | None = None) -> None:
-        self.samples: list[Sample] = []
-        self.generators: list[GeneratorHealth] = []
-        self._write, self._most = write, most
-
-    def take(self, things: Sequence[Sample | GeneratorHealth]) -> None:
-        for thing in things:
-            if isinstance(thing, Sample):
-                if self._most is not None and len(self.samples) >= self._most:
-                    continue
-                self.samples.append(thing)
-                self._write("sample", sample=thing)
-            else:
-                self.generators.append(thing)
-                self._write("generator", generator=thing)
-
-    def take_gauges(self, gauges: Sequence[GaugeSample]) -> None:
-        for gauge in gauges:
-            self._write("gauge", gauge=gauge)
-
-
-def _references(arms: Sequence[Arm], requests: Sequence[Request]) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """For each request the different texts that undisturbed arms gave to it, the most frequent first.
-
-    Requests that ask the same (those of an extra load may) share them, whatever they are called.
-    """
-    asked = [replace(request, name="") for request in requests]
-    first = [asked.index(one) for one in asked]
-    samples = [replace(sample, mixed=first[sample.mixed]) for arm in arms for sample in arm.samples]
-    found = references_of(samples, len(requests))
-    return tuple(found[place][:MAX_VARIANTS] for place in first)

@@ -10,9 +10,11 @@ to the record as it comes.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -22,18 +24,23 @@ from contextlab import registry
 from contextlab.analysis.concluding import chaos_finding
 from contextlab.analysis.foresight import lack, next_step
 from contextlab.analysis.steadiness import judge_trial
+from contextlab.deeds import Tier, Victim
 from contextlab.experiment import (
     Asked,
     ChaosPlan,
     ChaosScenario,
     Ending,
     Experiment,
-    Fault,
     Plane,
     Sample,
     Trial,
 )
 from contextlab.lab.chaos.passes import Passes, SharedControl
+from contextlab.lab.chaos.variants import powers_of, served_with
+from contextlab.lab.chaos.victims import is_started_here
+from contextlab.lab.host.deaths import Deaths
+from contextlab.lab.host.injector import Machine
+from contextlab.lab.host.machine import TargetMachine
 from contextlab.lab.journal import plain
 from contextlab.lab.link.direct import Direct
 from contextlab.lab.link.engines import choose_engine
@@ -41,6 +48,10 @@ from contextlab.lab.link.route import Route
 from contextlab.lab.load.aim import speaks_tls, where
 from contextlab.lab.run import Lab, Options
 from contextlab.lab.server import OwnedServer
+from contextlab.lab.tier.tier import RunningTier
+from contextlab.lab.undo import locks
+from contextlab.lab.undo.ledger import Ledger
+from contextlab.lab.undo.steps import started_of
 from contextlab.model import (
     Judgement,
     Knowledge,
@@ -56,11 +67,12 @@ from contextlab.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChaosOptions:
-    """What `chaos` adds to the options of a run."""
+    """What `chaos` adds to the options of a run. `victim`: the target's process where it is not ours to start."""
 
     asked: Asked
     allow_emulation: bool = False
     num_workers: int = 1
+    victim: Victim | None = None
 
 
 class ChaosLab(Lab):
@@ -78,15 +90,31 @@ class ChaosLab(Lab):
         super().__init__(spec, folder, options, listener)
         self.chaos = chaos
         self._shared = SharedControl()
+        self._ledger: Ledger | None = None
+        self._deaths: Deaths | None = None
 
     def run_chaos(self, scenarios: Sequence[ChaosScenario]) -> int:
-        """Run the scenarios and return the exit code; errors as in `Lab.run`."""
+        """Run the scenarios and return the exit code; errors as in `Lab.run`.
+
+        Raises UsageError where another run is at this target, UnableError where a dead run's undo is still open.
+        """
 
         def every_scenario(known: Knowledge) -> None:
-            for scenario in scenarios:
-                self._run_chaos(scenario, known)
+            with Ledger(run=self.folder.name, target=self.spec.name) as self._ledger:
+                self._deaths = Deaths(self._server, self._restarted)
+                for scenario in scenarios:
+                    self._run_chaos(scenario, known)
 
-        return self._session(every_scenario)
+        locks.refuse_open()
+        with locks.hold(self._place()):
+            return self._session(every_scenario)
+
+    def _place(self) -> str:
+        """What no second run may test at the same time: an address; a server that we start is ours alone."""
+        if is_started_here(self.spec):
+            return f"run {self.folder.name} of {os.getpid()}"
+        host, port = where(self.spec)
+        return f"{host}:{port}"
 
     # ── the target: one that lives in a process is put behind a server of ours ──
 
@@ -97,6 +125,25 @@ class ChaosLab(Lab):
         super()._note_server(server)
         if registry.runs_in_child(self.spec):  # from here on it is a server like any other
             self.spec = TargetSpec(name=self.spec.name, scheme="http", address=server.url, url=server.url)
+
+    def _own_powers(self) -> frozenset[str]:
+        foreign = frozenset({"process"}) if self.chaos.victim is not None else frozenset()
+        server = self._server
+        workers = frozenset({"workers"}) if server is not None and server.process.num_children() else frozenset()
+        return super()._own_powers() | foreign | workers | powers_of(self.spec)
+
+    def _restarted(self) -> None:
+        """A fault has started our server again."""
+        if self._server is not None:
+            self._note_server(self._server)
+
+    def root(self) -> Victim | None:
+        """The target's main process as it is now; None where it is none of this machine, or not ours to touch."""
+        if self._server is None:
+            return self.chaos.victim
+        pid = self._server.process.pid
+        started = None if pid is None else started_of(pid)
+        return None if pid is None or started is None else Victim(pid=pid, started=started)
 
     # ── scenarios ──
 
@@ -125,18 +172,24 @@ class ChaosLab(Lab):
                 self._journal.append("skip", **plain(step))
 
     def _experiment(self, scenario: ChaosScenario, experiment: Experiment, known: Knowledge) -> Trial | None:
-        faults = [registry.make_fault(placed) for placed in experiment.faults]
+        wire = [placed for placed in experiment.faults if registry.plane_of(placed).on_wire]
+        if experiment.tier is None and any(registry.plane_of(one) is Plane.TIER for one in experiment.faults):
+            experiment = replace(experiment, tier=Tier())
         engine = "relay"
-        if any(fault.PLANE is Plane.PACKET for fault in faults):
+        if any(registry.plane_of(placed) is Plane.PACKET for placed in wire):
             try:
-                engine = choose_engine(experiment.faults, allow_emulation=self.chaos.allow_emulation)
+                engine = choose_engine(wire, allow_emulation=self.chaos.allow_emulation)
             except UnableError as error:
                 if self.chaos.asked.faults:
                     raise
                 skip = Skip(scenario=scenario.name, probe=experiment.name, reason=error.message)
                 self._journal.append("skip", **plain(skip))
                 return None
-        with self._route(engine, faults) as route:
+        with (
+            served_with(self._server, self.spec, experiment.settings, self._note_server),
+            self._tier(experiment) as tier,
+            self._route(engine, experiment, tier) as route,
+        ):
             trial = Passes(
                 experiment,
                 known,
@@ -150,20 +203,54 @@ class ChaosLab(Lab):
                 began_s=self._began_s,
                 write=self._journal.append,
                 shared=self._shared,
+                root=self.root,
+                machines=lambda client_pids: self._machines(experiment, tier, client_pids),
+                tier=tier,
             ).trial()
         for judgement in self._judgements(scenario, experiment, trial):
             self._found(chaos_finding(scenario.name, experiment, judgement, known, self.options.policy))
         self._bring_back(trial)
         return trial
 
-    def _route(self, engine: str, faults: Sequence[Fault]) -> Route | Direct:
+    @contextmanager
+    def _tier(self, experiment: Experiment) -> Iterator[RunningTier | None]:
+        """The cache tier that an experiment asks for, running; None where it asks for none."""
+        if experiment.tier is None:
+            yield None
+            return
+        with RunningTier(experiment.tier, where(self.spec), folder=self.folder) as tier:
+            yield tier
+
+    def _route(self, engine: str, experiment: Experiment, tier: RunningTier | None) -> Route | Direct:
         """The way to the target: through the link process, or straight where there is nothing to do on the way."""
-        if not faults:
-            return Direct(where(self.spec))
+        upstream = where(self.spec) if tier is None else tier.address
+        if not any(registry.plane_of(placed).on_wire for placed in experiment.faults):
+            return Direct(upstream)
         if speaks_tls(self.spec):
             message = f"{self.spec.name}: faults on the wire need plain http, this target speaks TLS"
             raise UnableError(message, "test the server behind its TLS, on its own port")
-        return Route(where(self.spec), engine=engine, log=self.folder / "link.log", seed=self.options.seed)
+        return Route(upstream, engine=engine, log=self.folder / "link.log", seed=self.options.seed)
+
+    def _machines(
+        self, experiment: Experiment, tier: RunningTier | None, client_pids: Callable[[], Sequence[int]]
+    ) -> dict[Plane, Machine]:
+        """Who gives hands to the experiment's faults beside the wire; `client_pids`: the processes of its load."""
+        found: dict[Plane, Machine] = {}
+        planes = {registry.plane_of(placed) for placed in experiment.faults}
+        if self._ledger is None:
+            return found
+        if Plane.HOST in planes and self.root() is not None:
+            server = self._server
+            found[Plane.HOST] = TargetMachine(
+                root=self.root,
+                ledger=self._ledger,
+                deaths=self._deaths,
+                client_pids=client_pids,
+                end=lambda: None if server is None else server.process.poll(),
+            )
+        if Plane.TIER in planes and tier is not None:
+            found[Plane.TIER] = tier.machine(self._ledger)
+        return found
 
     def _judgements(self, scenario: ChaosScenario, experiment: Experiment, trial: Trial) -> list[Judgement]:
         try:

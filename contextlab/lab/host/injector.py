@@ -20,6 +20,8 @@ from contextlab.deeds import Death, Deed, Hands, HostFault
 from contextlab.experiment import FaultEvidence, Placed
 from contextlab.model import ContextlabError
 
+LOOK_S = 0.25
+"""So long before its start a fault's thread begins to read what the kernel has counted."""
 SLACK_S = 30.0
 """A fault's own thread may need so long after its window, for a restart or an undo."""
 
@@ -121,14 +123,18 @@ class Injector:
 
     def _act(self, number: int, placed: Placed) -> None:
         fault = registry.make_fault(placed)
-        if self._over.wait(max(0.0, self._zero_s + placed.start_s - time.monotonic())):
+        wait_s = self._zero_s + placed.start_s - time.monotonic()
+        if self._over.wait(max(0.0, wait_s - LOOK_S)):
             return
         until_s = self._zero_s + placed.end_s
         tally: dict[str, float] = {}
         kernel: dict[str, float] = {}
         trouble = ""
         try:
-            before, began_s = self._machine.counters(), time.monotonic()
+            before = self._machine.counters()  # takes a while: it walks the process tree
+            if self._over.wait(max(0.0, self._zero_s + placed.start_s - time.monotonic())):
+                return
+            began_s = time.monotonic()
             hands = self._machine.hands(placed, self)
             tally = hands.tally
             try:
@@ -136,10 +142,13 @@ class Injector:
                     self._play(cast("HostFault", fault).inflict(hands), until_s)
                 self._over.wait(max(0.0, until_s - time.monotonic()))
             finally:
-                after = self._machine.counters()  # before the undo: a group's counts go with it
+                after, ended_s = (
+                    self._machine.counters(),
+                    time.monotonic(),
+                )  # before the undo: a group takes its counts along
                 hands.undo()
             kernel = {name: after[name] - before.get(name, 0.0) for name in after}
-            kernel["wall_s"] = time.monotonic() - began_s
+            kernel["wall_s"] = ended_s - began_s
         except ContextlabError as error:
             trouble = error.message
             with self._lock:

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from contextlab.analysis.qos import RETRY_AFTER
 from contextlab.experiment import Ending, Sample
 from contextlab.lab.load.flight import Flight
 from contextlab.model import Event, Failure, Kind, Usage
@@ -123,12 +124,20 @@ def _said(flight: Flight, ending: Ending) -> Said:
     if not 200 <= status < 300:
         refusal = Refusal(status, http.client.responses.get(status))
         refusal.feed(body)
-        return Said(failure=_failures(refusal.close())[0])
+        return Said(failure=_with_retry_after(_failures(refusal.close())[0], flight))
     kind = flight.header(b"Content-Type").lower()
     ends = _ends_of_reads(flight)
     if b"json" in kind or b"html" in kind:
         return _whole(body, status, len(ends) - 1) if ending is Ending.WHOLE else Said()
     return quick(body, ends) or careful(body, ends, status, ended=ending is Ending.WHOLE)
+
+
+def _with_retry_after(failure: Failure, flight: Flight) -> Failure:
+    """The refusal with the header that says when to come again, as it was written, where there is one."""
+    when = flight.header(b"Retry-After")
+    if not when:
+        return failure
+    return replace(failure, fields={**failure.fields, RETRY_AFTER: _printable(when.decode("latin-1"))[:80]})
 
 
 def _ends_of_reads(flight: Flight) -> list[int]:

@@ -165,6 +165,7 @@ async def _gauge_llama(ask: Ask) -> Gauges:
     return Gauges(
         busy_slots=metrics.count("llamacpp:requests_processing") if busy is None else busy,
         waiting_requests=metrics.count("llamacpp:requests_deferred"),
+        generated_tokens=metrics.count("llamacpp:tokens_predicted_total"),
     )
 
 
@@ -213,6 +214,7 @@ async def _gauge_vllm(ask: Ask) -> Gauges:
         waiting_requests=metrics.count("vllm:num_requests_waiting"),
         preemptions=metrics.count("vllm:num_preemptions_total"),
         kv_usage_ratio=metrics.largest("vllm:gpu_cache_usage_perc") if usage is None else usage,
+        generated_tokens=metrics.count("vllm:generation_tokens_total"),
     )
 
 
@@ -227,6 +229,16 @@ async def _gauge_sglang(ask: Ask) -> Gauges:
         waiting_requests=number("sglang:num_queue_reqs"),
         preemptions=number("sglang:num_retracted_requests_total"),
         kv_usage_ratio=metrics.largest("sglang:token_usage"),
+        generated_tokens=number("sglang:generation_tokens_total"),
+    )
+
+
+async def _gauge_fake(ask: Ask) -> Gauges:
+    metrics = Metrics.of((await ask("GET", "/metrics")).text)
+    return Gauges(
+        busy_slots=metrics.count("fake:requests_running"),
+        waiting_requests=metrics.count("fake:requests_waiting"),
+        generated_tokens=metrics.count("fake:tokens_generated"),
     )
 
 
@@ -389,6 +401,7 @@ FLAVOURS: Mapping[str, Flavour] = {
         Flavour(
             name="fake",
             marks=lambda greeting: greeting.owned_by("contextlab-fake"),
+            gauges=_gauge_fake,
             ignores_eos=True,
         ),
         OTHER,

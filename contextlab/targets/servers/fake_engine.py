@@ -26,6 +26,8 @@ REPLY_ROOM_TOKENS = 64
 LEAKED_WORDS = 60
 EATEN_AT_ONCE_BYTES = 16 * 2**20
 EATEN_AT_MOST_BYTES = 2 * 2**30
+KEPT_BYTES = 2**20
+"""What a fake that keeps memory keeps of each client that left."""
 OTHER_WORDS = (" purple", " anvil", " sideways", " kettle", " nineteen", " moth", " gravel")
 """What a corrupted reply says instead; none of them is among the model's own words."""
 
@@ -94,6 +96,11 @@ class Engine:
     running: list[Job] = field(default_factory=list)
     last_seen: Job | None = None
     doomed: bool = False
+    wedged: bool = False
+    kept: list[object] = field(default_factory=list)
+    num_waiting: int = 0
+    num_kept_slots: int = 0
+    num_generated: int = 0
 
     async def admit(self, job: Job) -> None:
         """Let the job in, or raise Refused. A departing engine may alter the job, wait for ever, or die."""
@@ -115,6 +122,18 @@ class Engine:
             yield self.generate(job)
         finally:
             self.running.remove(job)
+
+    def abandon(self) -> bool:
+        """A client has left in the middle of its reply; whether its slot is free again."""
+        match self.departure.keeps:
+            case "slot":
+                self.num_kept_slots += 1
+                return False
+            case "descriptor":
+                self.kept.append(os.open(os.devnull, os.O_RDONLY))
+            case "memory":
+                self.kept.append(bytearray(b"\x01") * KEPT_BYTES)  # written to, so that it is really there
+        return True
 
     def generate(self, job: Job) -> Iterator[str]:
         """The tokens of the reply; counts them in the job and leaves its `finish_reason`.
@@ -142,6 +161,7 @@ class Engine:
             if job.aborted:
                 raise Refused(500, "Context size has been exceeded.", "server_error")
             job.num_generated += 1
+            self.num_generated += 1
             yield next(others) if job.corrupted else token
             if len(context) >= self.window:  # a reply that may go on, or that ends here anyway
                 del context[: self.window // 2]
@@ -286,13 +306,21 @@ def _die(last_words: str) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """One fake: the outcome that a classifier must find, a line about it, and what it does."""
+    """One fake: the outcome that a classifier must find, a line about it, and what it does.
+
+    `wedges`: after its process was stopped for a while nobody gets another token, ever. `says_unwell`: its health
+    endpoint answers 503, however well it serves. `keeps`: what is never free again when a client leaves in the middle
+    of its reply: "slot", "descriptor" or "memory".
+    """
 
     outcome: Outcome
     about: str
     _: KW_ONLY
     too_long: TooLong = refuse
     at_window: AtWindow = AtWindow.CAP
+    wedges: bool = False
+    says_unwell: bool = False
+    keeps: str = ""
 
 
 DEPARTURES: dict[str, Departure] = {
@@ -341,3 +369,18 @@ DEPARTURES: dict[str, Departure] = {
         Outcome.CRASHED, "takes memory without end on a prompt that is too long", too_long=eat_memory
     ),
 }
+
+UNDER_FAULTS: dict[str, Departure] = {
+    "says-well": Departure(
+        Outcome.HEALTH_LIED, "never answers again once its process was paused, and says that it is well", wedges=True
+    ),
+    "says-unwell": Departure(
+        Outcome.HEALTH_LIED, "answers every request, and says that it is not well", says_unwell=True
+    ),
+    "keeps-slot": Departure(Outcome.NOT_RELEASED, "never frees the slot of a client that left", keeps="slot"),
+    "keeps-descriptor": Departure(
+        Outcome.NOT_RELEASED, "leaves a file open for each client that left", keeps="descriptor"
+    ),
+    "keeps-memory": Departure(Outcome.NOT_RELEASED, "keeps memory of each client that left", keeps="memory"),
+}
+"""Fakes that only a chaos scenario finds out: no prompt makes them misbehave."""

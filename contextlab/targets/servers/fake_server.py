@@ -17,6 +17,7 @@ import logging
 import resource
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -25,11 +26,13 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from contextlab.model import Api
-from contextlab.targets.servers import fake_model
-from contextlab.targets.servers.fake_engine import DEPARTURES, Engine, Job, Refused
+from contextlab.targets.servers import fake_model, own_port
+from contextlab.targets.servers.fake_engine import DEPARTURES, UNDER_FAULTS, Engine, Job, Refused
 
 MODEL = "fake"
 MAX_BODY_BYTES = 16 * 2**20
+LOOKS_EVERY_S, WEDGING_PAUSE_S = 0.05, 0.8
+"""A fake that wedges looks at the time so often, and a pause of its process that is longer than that wedges it."""
 ENDING_S = 0.1
 """How long running requests may go on after SIGTERM."""
 
@@ -161,14 +164,26 @@ class Server:
         """The application with its routes."""
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_get("/health", self.health)
+        app.router.add_get("/metrics", self.metrics)
         app.router.add_get("/v1/models", self.models)
         app.router.add_post("/v1/completions", self._generation(Api.COMPLETIONS))
         app.router.add_post("/v1/chat/completions", self._generation(Api.CHAT))
         return app
 
     async def health(self, request: web.Request) -> web.Response:
-        """It is always well; that is part of the lie."""
+        """It is always well, or never; that is part of the lie."""
+        if self.engine.departure.says_unwell:
+            return web.json_response({"status": "unhealthy"}, status=503)
         return web.json_response({"status": "ok"})
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """How many requests are answered, how many wait, and how many tokens were generated until now."""
+        counted = {
+            "fake:requests_running": len(self.engine.running) + self.engine.num_kept_slots,
+            "fake:requests_waiting": self.engine.num_waiting,
+            "fake:tokens_generated": self.engine.num_generated,
+        }
+        return web.Response(text="".join(f"{name} {number}\n" for name, number in counted.items()))
 
     async def models(self, request: web.Request) -> web.Response:
         """The one model, with its window."""
@@ -204,7 +219,7 @@ class Server:
         said: list[str] = []
         async with self._answering(job) as tokens:
             for token in tokens:
-                await asyncio.sleep(self._token_delay_s)
+                await self._pause()
                 said.append(token)
         return web.json_response(whole_answer(job, self._next_id(job), "".join(said)))
 
@@ -216,7 +231,7 @@ class Server:
                 await response.write(sse(chunk(job, answer_id, {"role": "assistant", "content": ""})))
             try:
                 for token in tokens:
-                    await asyncio.sleep(self._token_delay_s)
+                    await self._pause()
                     await response.write(sse(chunk(job, answer_id, {"content": token})))
             except Refused as aborted:
                 await response.write(sse(aborted.body))
@@ -227,12 +242,38 @@ class Server:
             await response.write(DONE)
         return response
 
+    async def _pause(self) -> None:
+        """Before each token; for ever once the engine is wedged."""
+        await asyncio.sleep(self._token_delay_s)
+        if self.engine.wedged:
+            await asyncio.Event().wait()
+
+    async def wedge_when_paused(self) -> None:
+        """Notice that the process was stopped meanwhile, and be wedged from then on."""
+        while not self.engine.wedged:
+            looked_s = time.monotonic()
+            await asyncio.sleep(LOOKS_EVERY_S)
+            self.engine.wedged = time.monotonic() - looked_s > WEDGING_PAUSE_S
+        log.info("engine: stuck")
+
     @asynccontextmanager
     async def _answering(self, job: Job) -> AsyncIterator[Iterator[str]]:
         """The job's tokens, once a slot is free, and until they end or the client leaves."""
-        async with self._slots:
+        self.engine.num_waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self.engine.num_waiting -= 1
+        is_free = True
+        try:
             with self.engine.answering(job) as tokens:
                 yield tokens
+        except (asyncio.CancelledError, ConnectionError):
+            is_free = self.engine.abandon()
+            raise
+        finally:
+            if is_free:
+                self._slots.release()
         log.info("%s: %d + %d tokens, %s", job.api, len(job.prompt), job.num_generated, job.finish_reason)
 
     async def _refused_in_stream(self, request: web.Request, refused: Refused) -> web.StreamResponse:
@@ -252,19 +293,22 @@ async def serve(server: Server, port: int) -> None:
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     runner = web.AppRunner(server.app(), access_log=None, handler_cancellation=True, shutdown_timeout=ENDING_S)
     await runner.setup()
+    wedging = asyncio.create_task(server.wedge_when_paused()) if server.engine.departure.wedges else None
     try:
         await web.TCPSite(runner, "127.0.0.1", port).start()
         sys.stdout.write(f"READY http://127.0.0.1:{runner.addresses[0][1]}\n")
         sys.stdout.flush()
         await stop.wait()
     finally:
+        if wedging is not None:
+            wedging.cancel()
         await runner.cleanup()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the fake that the command line names."""
     parser = argparse.ArgumentParser(prog="fake_server", description="An LLM server that misbehaves in one way.")
-    parser.add_argument("name", choices=DEPARTURES, help="what it does wrong")
+    parser.add_argument("name", choices=[*DEPARTURES, *UNDER_FAULTS], help="what it does wrong")
     parser.add_argument("--window", type=int, default=256, help="tokens of prompt and reply together (%(default)s)")
     parser.add_argument("--slots", type=int, default=2, help="requests answered at once (%(default)s)")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one (%(default)s)")
@@ -274,9 +318,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     faulthandler.disable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
-    engine = Engine(window=options.window, departure=DEPARTURES[options.name])
+    engine = Engine(window=options.window, departure={**DEPARTURES, **UNDER_FAULTS}[options.name])
     server = Server(engine, num_slots=options.slots, token_delay_s=options.token_delay_s)
-    asyncio.run(serve(server, options.port))
+    asyncio.run(serve(server, own_port(options.port)))
 
 
 if __name__ == "__main__":

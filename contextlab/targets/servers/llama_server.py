@@ -3,7 +3,7 @@
     python -m contextlab.targets.servers.llama_server '{"model": "FILE.gguf", "context": 512, …}'
 
 Prints `READY http://127.0.0.1:PORT` and serves until SIGTERM. Its log, llama.cpp's own words, goes to standard
-error. `gguf.py` declares the settings and starts this; nothing else of contextlab is imported here.
+error. `gguf.py` declares the settings and starts this; next to nothing of contextlab is imported here.
 """
 
 import json
@@ -11,6 +11,8 @@ import os
 import signal
 import sys
 import time
+
+from contextlab.targets.servers import own_port
 
 
 def serve(settings: dict[str, object]) -> None:
@@ -31,7 +33,7 @@ def serve(settings: dict[str, object]) -> None:
     params.model.path = settings["model"]
     params.model_alias = {settings["alias"]}
     params.hostnames = ["127.0.0.1"]
-    params.port = settings["port"]
+    params.port = own_port(int(str(settings["port"])))
     params.n_ctx = settings["context"]
     params.n_parallel = settings["slots"]
     params.kv_unified = settings["kv_unified"]

@@ -21,6 +21,8 @@ from typing import cast
 import msgspec
 import uvloop
 
+from contextlab.targets.servers import own_port
+
 MODELS = ("null",)
 WORDS = ("the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "seven", "wizards", "box")
 MAX_REMEMBERED = 256
@@ -227,7 +229,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--event-delay-s", type=float, default=0.0, help="time between events (%(default)s)")
     parser.add_argument("--models", nargs="+", default=MODELS, help="the names it lists (%(default)s)")
     options = parser.parse_args(argv)
-    uvloop.run(serve(Replies(options.events, options.models), options.event_delay_s, options.port))
+    uvloop.run(serve(Replies(options.events, options.models), options.event_delay_s, own_port(options.port)))
 
 
 if __name__ == "__main__":

@@ -188,3 +188,17 @@ def test_words_of_a_reply_are_no_last_words() -> None:
     flight = Flight(0, 0, 1.0)
     flight.pieces = [scripted.word('data: [DONE]\ndata: {"error"'), b": data: [DONE]\n\n"]
     assert not flight.has_said_last_words(1.0)
+
+
+def test_a_refusal_keeps_when_to_come_again() -> None:
+    flight = Flight(0, 0, 1.0)
+    flight.status, flight.pieces, flight.stamps, flight.counts = 503, [b"busy"], [2.0], [1]
+    flight.headers = {b"retry-after": b"5\xff"}
+    flight.land(Ending.WHOLE, 2.5)
+    told = sample_of(flight, 1.0, str).failure
+    assert told is not None
+    assert told.fields["retry_after"] == "5ÿ"
+    flight.headers = {}
+    silent = sample_of(flight, 1.0, str).failure
+    assert silent is not None
+    assert "retry_after" not in silent.fields

@@ -1,0 +1,5 @@
+"""`python -m contextlab`: the same as the command `contextlab`."""
+
+from contextlab.cli import main
+
+main()

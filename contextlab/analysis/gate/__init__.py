@@ -1,0 +1,1 @@
+"""The regression gate: blocks of measurements of two arms in, a verdict and an exit code out; pure."""
