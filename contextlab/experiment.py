@@ -105,7 +105,7 @@ class Plane(StrEnum):
     STREAM = "stream"
     HOST = "host"
     CLIENT = "client"
-    TIER = "cache tier"
+    TIER = "tier"
 
     @property
     def on_wire(self) -> bool:

@@ -94,7 +94,7 @@ def judged(
             why = f"the cache tier was not asked, or not read, {name} the fault"
             yield Judgement(outcome=Outcome.UNKNOWN, why=why, layer=Layer.GATEWAY)
             return
-        parts = compared(model, seen, tier)
+        parts = compared(model, seen, tier, window[1])
         phases[name] = [part for part in parts if name == DURING or not part.name.startswith("breaker")]
     expected = foretold(situation(experiment, tier, stage), thresholds or Thresholds())
     evidence = evidence_of(stage, expected, phases)

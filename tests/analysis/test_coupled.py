@@ -210,11 +210,11 @@ FIGURES = Figures(
     ],
 )
 def test_how_far_apart_they_may_be(change: dict[str, float], wrong: set[str]) -> None:
-    found = compared(FIGURES, replace(FIGURES, **change), Tier())
+    found = compared(FIGURES, replace(FIGURES, **change), Tier(), 10.0)
     assert {one.name for one in found if not one.agrees} == wrong
     assert all(f"{one.measured:.3g} (foretold {one.foretold:.3g}" in one.words for one in found)
 
 
 def test_without_guards_there_is_no_breaker_to_compare() -> None:
-    names = {one.name for one in compared(FIGURES, FIGURES, Tier(guards=False))}
+    names = {one.name for one in compared(FIGURES, FIGURES, Tier(guards=False), 10.0)}
     assert names == {"local", "redis", "origin", "amplification"}

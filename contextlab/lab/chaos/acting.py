@@ -57,6 +57,11 @@ class Acting:
         self._crowd = Crowd(clients, order, seed=seed, log=log) if clients else None
         self._stack = contextlib.ExitStack()
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes of misbehaving clients."""
+        return [] if self._crowd is None else self._crowd.pids
+
     def arm(self, zero_s: float) -> None:
         """From now on each fault acts at its time after `zero_s` (`time.monotonic`)."""
         self._route.arm([placed for _, placed in self._wire], zero_s)

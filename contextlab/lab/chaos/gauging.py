@@ -46,6 +46,10 @@ class Gauging:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Read no longer. May be called again."""
         self._stop.set()
         if self._on:
             self._thread.join(ANSWER_S * 2)

@@ -48,6 +48,7 @@ from contextlab.lab.link.route import Route
 from contextlab.lab.load.aim import aimed
 from contextlab.lab.load.fleet import Fleet
 from contextlab.lab.load.order import LoadOrder
+from contextlab.lab.observe import release
 from contextlab.lab.server import OwnedServer
 from contextlab.lab.tier.tier import RunningTier
 from contextlab.model import (
@@ -159,7 +160,11 @@ class Passes:
 
     def _path_words(self) -> str:
         host, port = self.route.address
-        return f"client → {self.route.engine} {host}:{port} → target"
+        first = self.route.engine
+        if self._tier is not None and first == Direct.engine:
+            first = "cache tier"
+        behind = "cache tier → " if self._tier is not None and first != "cache tier" else ""
+        return f"client → {first} {host}:{port} → {behind}target"
 
     # ── the passes ──
 
@@ -217,7 +222,7 @@ class Passes:
         fleets: list[Fleet] = []
 
         def client_pids() -> list[int]:
-            return [pid for fleet in fleets for pid in fleet.pids]
+            return [pid for fleet in fleets for pid in fleet.pids] + acting.pids
 
         with contextlib.ExitStack() as stack:
             acting = stack.enter_context(
@@ -238,6 +243,8 @@ class Passes:
                 )
             )
             fleets += [stack.enter_context(self._fleet(name, load, part)) for load, part in parts]
+            if self.experiment.release_within_s is not None:
+                release.warm_up(self._spec, self.known)
             zero_s = looked_s = time.monotonic() + HEAD_START_S
             if self._tier is not None:
                 self._tier.begin(zero_s)
@@ -269,6 +276,7 @@ class Passes:
                 seen.take(fleet.poll(0.0))
             length_s = time.monotonic() - zero_s
             acting.end()
+            gauging.end()
             watching.release()
             seen.take_beside([*acting.taken(), *watching.taken()])
             evidence = with_asked(acting.evidence(), faults, seen.samples)

@@ -67,10 +67,10 @@ class Watching:
             self._release.wait()
 
     def __enter__(self) -> Self:
+        if self._release is not None:  # first: its baseline is of a target that nobody asks anything
+            self._stack.enter_context(self._release)
         for observer in self._observers:
             self._stack.enter_context(observer)
-        if self._release is not None:
-            self._stack.enter_context(self._release)
         return self
 
     def __exit__(
