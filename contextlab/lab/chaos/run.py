@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -36,16 +36,14 @@ from contextlab.experiment import (
     Trial,
 )
 from contextlab.lab.chaos.passes import Passes, SharedControl
+from contextlab.lab.chaos.path import Way, opened
 from contextlab.lab.chaos.variants import powers_of, served_with
 from contextlab.lab.chaos.victims import is_started_here
 from contextlab.lab.host.deaths import Deaths
 from contextlab.lab.host.injector import Machine
 from contextlab.lab.host.machine import TargetMachine
 from contextlab.lab.journal import plain
-from contextlab.lab.link.direct import Direct
-from contextlab.lab.link.engines import choose_engine
-from contextlab.lab.link.route import Route
-from contextlab.lab.load.aim import speaks_tls, where
+from contextlab.lab.load.aim import where
 from contextlab.lab.run import Lab, Options
 from contextlab.lab.server import OwnedServer
 from contextlab.lab.tier.tier import RunningTier
@@ -172,28 +170,22 @@ class ChaosLab(Lab):
                 self._journal.append("skip", **plain(step))
 
     def _experiment(self, scenario: ChaosScenario, experiment: Experiment, known: Knowledge) -> Trial | None:
-        wire = [placed for placed in experiment.faults if registry.plane_of(placed).on_wire]
         if experiment.tier is None and any(registry.plane_of(one) is Plane.TIER for one in experiment.faults):
             experiment = replace(experiment, tier=Tier())
-        engine = "relay"
-        if any(registry.plane_of(placed) is Plane.PACKET for placed in wire):
+        with ExitStack() as stack:
+            stack.enter_context(served_with(self._server, self.spec, experiment.settings, self._note_server))
             try:
-                engine = choose_engine(wire, allow_emulation=self.chaos.allow_emulation)
+                way = stack.enter_context(self._way(experiment))
             except UnableError as error:
                 if self.chaos.asked.faults:
                     raise
                 skip = Skip(scenario=scenario.name, probe=experiment.name, reason=error.message)
                 self._journal.append("skip", **plain(skip))
                 return None
-        with (
-            served_with(self._server, self.spec, experiment.settings, self._note_server),
-            self._tier(experiment) as tier,
-            self._route(engine, experiment, tier) as route,
-        ):
             trial = Passes(
                 experiment,
                 known,
-                route,
+                way.route,
                 place=(scenario.name, experiment.name),
                 spec=self.spec,
                 server=self._server,
@@ -204,32 +196,22 @@ class ChaosLab(Lab):
                 write=self._journal.append,
                 shared=self._shared,
                 root=self.root,
-                machines=lambda client_pids: self._machines(experiment, tier, client_pids),
-                tier=tier,
+                machines=lambda client_pids: self._machines(experiment, way.tier, client_pids),
+                tier=way.tier,
             ).trial()
         for judgement in self._judgements(scenario, experiment, trial):
             self._found(chaos_finding(scenario.name, experiment, judgement, known, self.options.policy))
         self._bring_back(trial)
         return trial
 
-    @contextmanager
-    def _tier(self, experiment: Experiment) -> Iterator[RunningTier | None]:
-        """The cache tier that an experiment asks for, running; None where it asks for none."""
-        if experiment.tier is None:
-            yield None
-            return
-        with RunningTier(experiment.tier, where(self.spec), folder=self.folder) as tier:
-            yield tier
-
-    def _route(self, engine: str, experiment: Experiment, tier: RunningTier | None) -> Route | Direct:
-        """The way to the target: through the link process, or straight where there is nothing to do on the way."""
-        upstream = where(self.spec) if tier is None else tier.address
-        if not any(registry.plane_of(placed).on_wire for placed in experiment.faults):
-            return Direct(upstream)
-        if speaks_tls(self.spec):
-            message = f"{self.spec.name}: faults on the wire need plain http, this target speaks TLS"
-            raise UnableError(message, "test the server behind its TLS, on its own port")
-        return Route(upstream, engine=engine, log=self.folder / "link.log", seed=self.options.seed)
+    def _way(self, experiment: Experiment) -> AbstractContextManager[Way]:
+        return opened(
+            experiment,
+            self.spec,
+            folder=self.folder,
+            seed=self.options.seed,
+            allow_emulation=self.chaos.allow_emulation,
+        )
 
     def _machines(
         self, experiment: Experiment, tier: RunningTier | None, client_pids: Callable[[], Sequence[int]]

@@ -1,0 +1,52 @@
+"""The way from the clients to the target for one experiment: straight, over the link process, through a cache tier.
+
+clients ─▶ [link process: faults on the wire] ─▶ [cache tier] ─▶ target
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from contextlab import registry
+from contextlab.experiment import Experiment, Plane
+from contextlab.lab.link.direct import Direct
+from contextlab.lab.link.engines import RELAY, choose_engine
+from contextlab.lab.link.route import Route
+from contextlab.lab.load.aim import speaks_tls, where
+from contextlab.lab.tier.tier import RunningTier
+from contextlab.model import TargetSpec, UnableError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """Where clients connect, and the cache tier behind that, if there is one."""
+
+    route: Route | Direct
+    tier: RunningTier | None = None
+
+
+@contextmanager
+def opened(
+    experiment: Experiment, spec: TargetSpec, *, folder: Path, seed: int, allow_emulation: bool
+) -> Iterator[Way]:
+    """The way that an experiment needs, as long as it lasts. Raises UnableError where this machine or this target
+    cannot have it."""
+    planes = [registry.plane_of(placed) for placed in experiment.faults]
+    wire = [placed for placed, plane in zip(experiment.faults, planes, strict=True) if plane.on_wire]
+    if speaks_tls(spec) and (wire or experiment.tier is not None):
+        what = "faults on the wire need" if wire else "a cache tier needs"
+        message = f"{spec.name}: {what} plain http, this target speaks TLS"
+        raise UnableError(message, "test the server behind its TLS, on its own port")
+    engine = choose_engine(wire, allow_emulation=allow_emulation) if Plane.PACKET in planes else RELAY
+    with ExitStack() as stack:
+        upstream, tier = where(spec), None
+        if experiment.tier is not None:
+            tier = stack.enter_context(RunningTier(experiment.tier, upstream, folder=folder))
+            upstream = tier.address
+        route: Route | Direct = (
+            Route(upstream, engine=engine, log=folder / "link.log", seed=seed) if wire else Direct(upstream)
+        )
+        yield Way(route=stack.enter_context(route), tier=tier)
