@@ -4,36 +4,54 @@
     python -m benchmarks.search                       # twenty systems, 5 repeats, noise 5 %; about two minutes
     python -m benchmarks.search --repeats 3 --noise 0.1 --seeds 3
     python -m benchmarks.search --frontier 60         # how often the frontier is wrong, by shape; six minutes
+    python -m benchmarks.search --real                # once on smollm2, against its whole grid; about seven minutes
+    python -m benchmarks.search --real fake:caps --sweep slots=1,2,4 --sweep concurrency=1,2,4,8 --measure 0.3
 
 The grid: every setting `--repeats` times, in blocks that each hold all of them and the baseline, server by server.
 The search: a `Race` whose budget is a third of that. Both pay the seconds of each evaluation and of each restart. The
 search has reached the goal when the settings that have `--repeats` repeats, and that look best among those, have a
 hypervolume of 98 % of the whole grid's, both by the true values, against the frontier's worst corner and a tenth. If it
 does not get there, it is run again with half, two thirds and all of the grid's cost, and the first that does counts.
+
+With `--real` the truth is not known, and the best of many noisy values is flattered. So what either of them chose is
+measured once more, and only these fresh values say what its settings are worth. The search has a third.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from sys import path
 
 path.insert(0, str(Path(__file__).parent.parent))
 
-from contextlab.analysis.axes import config_hash, server_part
-from contextlab.analysis.frontier import best_of
-from contextlab.analysis.racing import Race, Result
+from contextlab import registry
+from contextlab.analysis.axes import config_hash, restarting_rarely, server_part
+from contextlab.analysis.frontier import Status, best_of
+from contextlab.analysis.racing import Race, Result, Task
+from contextlab.analysis.sweeps import objectives, result_of
 from contextlab.analysis.tradeoffs import more, volume
+from contextlab.lab.sweep.evaluate import Evaluator, How
+from contextlab.lab.sweep.plan import Planned, planned
 from tests.quality.systems import System, search_systems
 from tests.quality.test_frontier import Count, systems
 
 GOAL = 0.98
 SHARES = (1 / 3, 1 / 2, 2 / 3, 1.0)
+REAL_AXES = ("slots=1,2,4", "context=512,2048", "concurrency=1,2,3,6")
+REAL_LOAD = ("prompt_tokens=16", "reply_tokens=8")
+REAL_GOALS = ("up:tokens_per_s", "down:p90 ttft")
+REAL_REPEATS, FRESH_REPEATS = 3, 2
+LEAST_GRID = 9
+Told = Mapping[int, Sequence[tuple[float, ...]]]
+"""Values of the usable repeats, by the setting's place in the grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +121,140 @@ def found(system: System, told: dict[int, list[tuple[float, ...]]], repeats: int
     return volume([system.truth[done[k]] for k in best], system.objectives, floor)
 
 
+# ── on a real engine ─────────────────────────────────────────────────────────────────────────────
+
+
+class Engine:
+    """A real target that is measured, and the seconds that it took. `told` holds what came of the settings."""
+
+    def __init__(self, plan: Planned, evaluator: Evaluator) -> None:
+        self.plan, self.evaluator = plan, evaluator
+        self.goals = objectives(plan.sweep)
+        self.places = {config_hash(config): place for place, config in enumerate(plan.configs)}
+
+    def measured(self, task: Task, told: dict[int, list[tuple[float, ...]]]) -> Result:
+        """Measure a task, and add its values where they can be used."""
+        began = time.monotonic()
+        measurement = self.evaluator.evaluate(task.settings, task.block)
+        result = result_of(self.plan.sweep, measurement)
+        cost = time.monotonic() - began
+        if result.status is Status.OK:
+            told.setdefault(self.places[config_hash(task.settings)], []).append(result.values)
+        return Result(
+            settings=result.settings,
+            block=result.block,
+            values=result.values,
+            status=result.status,
+            why=result.why,
+            final=result.final,
+            cost=cost,
+            start_cost=result.start_cost,
+        )
+
+    def block(self, places: Sequence[int], number: int, told: dict[int, list[tuple[float, ...]]]) -> float:
+        """Measure these settings once each, in random order, but server by server; the seconds that it took."""
+        began = time.monotonic()
+        tasks = [Task(settings=self.plan.configs[place], block=number) for place in places]
+        for task in restarting_rarely(tasks, self.server, Random(number)):
+            self.measured(task, told)
+        return time.monotonic() - began
+
+    def server(self, task: Task) -> object:
+        """The part of a task for which a server is started anew."""
+        return server_part(task.settings, self.plan.restarts)
+
+    def chosen(self, told: Told) -> list[int]:
+        """The settings that look best among those with all repeats."""
+        done = [place for place, values in told.items() if len(values) >= REAL_REPEATS]
+        best = best_of([more(_mean(told[place]), self.goals) for place in done])
+        return [done[k] for k in best]
+
+    def worth(self, places: Sequence[int], fresh: Told, floor: Sequence[float]) -> float:
+        """The hypervolume of settings by values that had no part in choosing them."""
+        return volume([_mean(fresh[place]) for place in places if place in fresh], self.goals, tuple(floor))
+
+
+def _mean(values: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    return tuple(math.exp(fmean(map(math.log, column))) for column in zip(*values, strict=True))
+
+
+def search_real(target: str, axes: Sequence[str], measure_s: float) -> None:
+    """The whole grid, then the search with a third of its seconds, then what both chose once more."""
+    spec = registry.parse_target(target)
+    plan = planned(spec, axes=axes, fixed=REAL_LOAD, goals=REAL_GOALS, budget_s=3600.0, seed=1)
+    if len(plan.configs) < LEAST_GRID:
+        raise SystemExit(f"--sweep: {len(plan.configs)} settings; of fewer than {LEAST_GRID} a third is no search")
+    with tempfile.TemporaryDirectory() as folder:
+        evaluator = Evaluator(
+            spec=spec,
+            sweep=plan.sweep,
+            restarts=plan.restarts,
+            how=How(measure_s=measure_s, trust_host=True),
+            folder=Path(folder),
+            began_s=time.monotonic(),
+        )
+        try:
+            _search_real(Engine(plan, evaluator))
+        finally:
+            evaluator.close()
+
+
+def _search_real(engine: Engine) -> None:
+    plan = engine.plan
+    everything = range(len(plan.configs))
+    grid: dict[int, list[tuple[float, ...]]] = {}
+    grid_s = sum(engine.block(everything, number, grid) for number in range(REAL_REPEATS))
+    by_grid = engine.chosen(grid)
+    if not by_grid:
+        raise SystemExit(f"no setting could be measured {REAL_REPEATS} times")
+    spreads = [
+        stdev(map(math.log, column))
+        for values in grid.values()
+        if len(values) > 1
+        for column in zip(*values, strict=True)
+    ]
+    print(
+        f"grid: {len(plan.configs)} settings, {REAL_REPEATS} repeats: {grid_s:.0f} engine-seconds, "
+        f"{len(by_grid)} settings on its frontier; noise of a repeat {median(spreads):.1%} (median)",
+        flush=True,
+    )
+    told: dict[int, list[tuple[float, ...]]] = {}
+    steps: list[tuple[float, list[int]]] = []
+    race = Race(
+        list(plan.configs),
+        engine.goals,
+        budget=grid_s * SHARES[0],
+        baseline=plan.sweep.baseline,
+        restarts=plan.restarts,
+        repeats=REAL_REPEATS,
+        expected_cost=grid_s / REAL_REPEATS / len(plan.configs),
+    )
+    engine.evaluator.close()  # both begin without a server
+    spent = 0.0
+    while tasks := race.ask():
+        for task in tasks:
+            result = engine.measured(task, told)
+            spent += result.cost
+            race.tell([result])
+            steps.append((spent, engine.chosen(told)))
+    print(f"search: {len(steps)} evaluations of {len(told)} settings: {spent:.0f} engine-seconds", flush=True)
+    wanted = sorted({*by_grid, *(place for _, chosen in steps for place in chosen)})
+    fresh: dict[int, list[tuple[float, ...]]] = {}
+    fresh_s = sum(engine.block(wanted, 100 + number, fresh) for number in range(FRESH_REPEATS))
+    best = [_mean(fresh[place]) for place in by_grid if place in fresh]
+    floor = min(v[0] for v in best) * 0.9, max(v[1] for v in best) * 1.1
+    whole = engine.worth(by_grid, fresh, floor)
+    shares = [(cost, engine.worth(chosen, fresh, floor) / whole) for cost, chosen in steps]
+    reached = next(
+        (f"{cost / grid_s:.3f} of the grid's engine-seconds" for cost, share in shares if share >= GOAL), "not"
+    )
+    print(
+        f"both once more: {len(wanted)} settings, {fresh_s:.0f} engine-seconds\n"
+        f"search to {GOAL:.0%} of the grid's hypervolume: {reached}; "
+        f"at its end ({spent / grid_s:.3f}): {shares[-1][1]:.3f}"
+    )
+
+
 def judge_frontier(seeds: int) -> None:
     """False and missed members of every shape, noise and number of repeats; `naive`: single runs."""
     total = Count()
@@ -124,7 +276,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--noise", type=float, default=0.05, help="standard deviation of a repeat, relative")
     parser.add_argument("--seeds", type=int, default=1, help="how often each system is searched")
     parser.add_argument("--frontier", type=int, default=0, metavar="SEEDS", help="judge the frontier instead")
+    parser.add_argument("--real", nargs="?", const="smollm2", metavar="TARGET", help="on a real engine, once")
+    parser.add_argument("--sweep", action="append", metavar="AXIS", help="what is swept there")
+    parser.add_argument("--measure", type=float, default=1.2, help="seconds of a steady part there, at least")
     asked = parser.parse_args(arguments)
+    if asked.real:
+        search_real(asked.real, asked.sweep or REAL_AXES, asked.measure)
+        return
     if asked.frontier:
         judge_frontier(asked.frontier)
         return

@@ -93,8 +93,11 @@ def words(run: Run) -> str:
     if not one.rows:
         return "nothing was measured" if not one.excluded else f"nothing could be measured: {statuses(one.excluded)}"
     members, undecided = len(one.of(Membership.MEMBER)), len(one.of(Membership.UNDECIDED))
-    frontier = f"on the frontier of {goal_names(one.sweep)}"
-    said = f"{num(members, 'setting')} {frontier}" if members else f"no setting is for sure {frontier}"
+    groups, frontier = len(one.concluded.one_of), f"on the frontier of {goal_names(one.sweep)}"
+    none = "no single setting" if groups else "no setting"
+    said = f"{num(members, 'setting')} {frontier}" if members else f"{none} is for sure {frontier}"
+    each = "one of a group" if groups == 1 else f"one in each of {groups} groups"
+    said += (f", and {each}" if members else f", but {each} is") if groups else ""
     said += f", {undecided} undecided" if undecided else ""
     return "; ".join(part for part in (said, pareto_facts.best_words(one)) if part)
 

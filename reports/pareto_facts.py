@@ -38,6 +38,8 @@ MAX_OPEN = 8
 MAX_SETTINGS = 3
 MAX_VALUES = 12
 MAX_WORDS = 4
+BLUNT = 1.0
+"""An interval of a relative change that is wider than this says nothing of a drift."""
 _LARGE = 1e6
 _PLACES = (
     ("window", ("window",)),
@@ -55,6 +57,7 @@ def facts(one: Shown) -> list[Fact]:
         *_best(one),
         *_knee(one),
         *_hypervolume(one),
+        *_one_of(one),
         *_undecided(one),
         *_left_out(one),
         *_failures(one),
@@ -160,6 +163,15 @@ def _hypervolume(one: Shown) -> Iterator[Fact]:
     yield Fact(label="volume", text=text)
 
 
+def _one_of(one: Shown) -> Iterator[Fact]:
+    for group in one.concluded.one_of[:MAX_OPEN]:
+        named = _several([one.named(settings) for settings in group.settings])
+        share = probability(group.probability)
+        yield Fact(label="one of", text=f"{named}: one is on the frontier (probability {share}), the noise hides which")
+    if (left := len(one.concluded.one_of) - MAX_OPEN) > 0:
+        yield Fact(label="one of", text=f"and {num(left, 'group')} more, in the record")
+
+
 def _undecided(one: Shown) -> Iterator[Fact]:
     by_why: dict[str, list[Open]] = {}
     for each in one.undecided:
@@ -213,6 +225,9 @@ def _drift(one: Shown) -> Iterator[Fact]:
         what = f"{clean(each.objective)} {changed(each.change)} over {num(each.num_repeats, 'repeat')}"
         if each.shown:
             text = f"the baseline drifted: {what}; values of early and late blocks are not quite comparable"
+            yield Fact(label="drift", text=text, verdict=Verdict.UNKNOWN)
+        elif not each.change.high - each.change.low <= BLUNT:
+            text = f"not told: the baseline is too noisy, or has too few repeats: {what}"
             yield Fact(label="drift", text=text, verdict=Verdict.UNKNOWN)
         else:
             yield Fact(label="drift", text=f"none shown by the baseline: {what}", verdict=Verdict.PASS)

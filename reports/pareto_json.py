@@ -23,6 +23,7 @@ EMPTY: Mapping[str, Any] = {
     "sweep": None,
     "points": (),
     "frontier": (),
+    "one_of": (),
     "knee": None,
     "hypervolume": None,
     "recommended": None,
@@ -41,6 +42,10 @@ def fields(run: Run | None = None) -> dict[str, Any]:
         "sweep": _sweep(one),
         "points": _points(one),
         "frontier": [dict(row.settings) for row in one.of(Membership.MEMBER)],
+        "one_of": [
+            {"settings": [dict(settings) for settings in group.settings], "probability": group.probability}
+            for group in one.concluded.one_of
+        ],
         "knee": _knee(one),
         "hypervolume": _hypervolume(one),
         "recommended": _recommended(one),

@@ -10,10 +10,11 @@ any other one by its values, in units of their median size.
 probability of a point is the share of resamples in which no other dominates it by more than a tie: as good in every
 objective, better by more than ε in one. All n − 1 comparisons are in it together, so that none needs a correction.
 
-**Decisions**, with α = 1 − confidence: MEMBER from 1 − α/2 on, DOMINATED up to α/2, the rest UNDECIDED. More repeats
-may decide those; points that are equal never are. That a decision is wrong with at most α is plain where one other
-point is the rival; how it is among many near ties, `tests/quality` measures. (Bounds of single differences with
-Bonferroni's correction missed nobody there, but called down to half as many points dominated.)
+**Decisions**, with α = 1 − confidence: MEMBER from 1 − α/5 on, DOMINATED up to α/2, the rest UNDECIDED. More repeats
+may decide those; points that are equal never are (`tradeoffs.one_of` says which stand together). That a decision is
+wrong with at most α is plain where one other point is the rival; how it is among many near ties, `tests/quality`
+measures. (Bounds of single differences with Bonferroni's correction missed nobody there, but called down to half as
+many points dominated.)
 
 **Ties.** Where two points are for sure within ε in an objective (Student's t, α/2), it does not count between them. So
 a point held up by less than ε, and worse in the rest, is DOMINATED, by one that is not DOMINATED itself: where a
@@ -112,7 +113,8 @@ class Frontier:
     """All points in the order given, and how they stand.
 
     `draws[resample][k]` holds the objectives' values of the k-th point that is compared (`compared[k]`, a place in
-    `standings`); what is said of the frontier as a whole (`tradeoffs`) comes from these.
+    `standings`), and bit k of `on[resample]` says whether it is on the frontier there; what is said of the frontier as
+    a whole (`tradeoffs`) comes from these.
     """
 
     objectives: tuple[Objective, ...]
@@ -121,6 +123,7 @@ class Frontier:
     known: bool
     compared: tuple[int, ...] = ()
     draws: Sequence[Sequence[Vector]] = field(default=(), repr=False, compare=False)
+    on: Sequence[int] = field(default=(), repr=False, compare=False)
 
     def of(self, membership: Membership) -> tuple[Standing, ...]:
         """The points that stand so."""
@@ -150,7 +153,8 @@ def frontier(
     compared, noise, scales = ready.compared, ready.noise, ready.scales
     ties = [scale.tie for scale in scales]
     drawn = noise.draws(Random(seed), resamples)
-    shares = _shares(noise, drawn, ties, 1 - confidence) if noise.known else [(math.nan, -1)] * len(compared)
+    on = [0] * len(drawn)
+    shares = _shares(noise, drawn, ties, 1 - confidence, on) if noise.known else [(math.nan, -1)] * len(compared)
     for k, place in enumerate(compared):
         share, by = shares[k]
         membership = _membership(share, 1 - confidence) if len(compared) > 1 else Membership.MEMBER
@@ -171,6 +175,7 @@ def frontier(
         known=noise.known,
         compared=compared,
         draws=[[_raw(vector, scales) for vector in row] for row in drawn],
+        on=on,
     )
 
 
@@ -218,11 +223,13 @@ def quarantined(point: Point, size: int) -> Point:
 
 
 class Scale:
-    """Turns values of one objective so that more is better and noise is even, and back. `tie`: ε there."""
+    """Turns values of one objective so that more is better and noise is even, and back. `tie`: ε there. `least`: what
+    is never negative (a rate, a share) is so in no interval either."""
 
     def __init__(self, objective: Objective, values: Sequence[float]) -> None:
         self.sign = 1.0 if objective.direction is Direction.UP else -1.0
         self.relative = min(values) > 0
+        self.least = 0.0 if min(values) >= 0 else -math.inf
         sizes = sorted(abs(value) for value in values)
         self.size = 1.0 if self.relative else sizes[len(sizes) // 2] or sizes[-1] or 1.0
         self.tie = math.log1p(objective.epsilon) if self.relative else objective.epsilon
@@ -232,7 +239,7 @@ class Scale:
 
     def raw(self, value: float) -> float:
         if not self.relative:
-            return self.sign * value * self.size
+            return max(self.least, self.sign * value * self.size)
         try:
             return math.exp(self.sign * value)
         except OverflowError:
@@ -338,12 +345,12 @@ def _tied(noise: Noise, ties: Sequence[float], alpha: float) -> list[dict[int, t
 
 
 def _shares(
-    noise: Noise, drawn: Sequence[Sequence[Vector]], ties: Sequence[float], alpha: float
+    noise: Noise, drawn: Sequence[Sequence[Vector]], ties: Sequence[float], alpha: float, on: list[int]
 ) -> list[tuple[float, int]]:
     """For each point the share of resamples in which no other dominates it by more than a tie, and who mostly does.
 
     Where two are for sure tied in an objective it does not count between them; the one that dominates so must not be
-    dominated itself.
+    dominated itself. In `on` the bit of each point is set in the resamples in which none dominates it.
     """
     tied = _tied(noise, ties, alpha)
     fronts = [_Front(row) for row in drawn]
@@ -352,11 +359,13 @@ def _shares(
     for b in sorted(range(len(noise.means)), key=lambda i: sum(noise.means[i]), reverse=True):
         equals = [(a, flags) for a, flags in tied[b].items() if a in kept]
         wins: dict[int, int] = {}
-        for row, front in zip(drawn, fronts, strict=True):
+        for place, (row, front) in enumerate(zip(drawn, fronts, strict=True)):
             winner = front.dominator(row[b], ties)
             if winner is None:
                 winner = next((a for a, flags in equals if _beyond(row[a], row[b], ties, flags)), None)
-            if winner is not None:
+            if winner is None:
+                on[place] |= 1 << b
+            else:
                 wins[winner] = wins.get(winner, 0) + 1
         found[b] = 1 - sum(wins.values()) / len(drawn), max(wins, key=lambda a: wins[a], default=-1)
         if found[b][0] > alpha / 2:

@@ -15,17 +15,16 @@ A block is at most `BLOCK` tasks: no setting is in it twice, and the baseline is
 before (`BASELINE_EVERY`), so that a drift is seen. A step is measured in random order, but server by server.
 
 What is asked depends on the arguments and on what was told, never on a clock or on the order of telling: a race that is
-told the results of a killed one first goes on where that one was, and asks for nothing twice. (With a budget that is a
-number; one that is a function says itself what is left.)
+told the results of a killed one first goes on where that one was, and asks for nothing twice.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
-from statistics import median
+from statistics import fmean, median
 
 from contextlab.analysis.axes import Lattice, config_hash, restarting_rarely, server_part
 from contextlab.analysis.frontier import (
@@ -81,9 +80,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What one evaluation gave. `cost` is in the unit of the budget (seconds, with what a restart took).
+    """What one evaluation gave. `cost` is in the unit of the budget (seconds), and so is the part of it that the start
+    of a server took, `start_cost`.
 
-    INVALID: this repeat cannot be used, and is asked for again. INFEASIBLE, CRASHED: of the setting as such.
+    INVALID: this repeat cannot be used, and is asked for again unless it is `final`: then another would come to the
+    same. INFEASIBLE, CRASHED: of the setting as such.
     `at_s`: when it began, seconds since any fixed moment; for the drift.
     """
 
@@ -92,7 +93,9 @@ class Result:
     values: Vector = ()
     status: Status = Status.OK
     why: str = ""
+    final: bool = False
     cost: float = 1.0
+    start_cost: float = 0.0
     at_s: float | None = None
 
 
@@ -107,8 +110,8 @@ class Undecided:
 class Race:
     """A budgeted search. Not thread-safe; `ask` may be called as often as one likes.
 
-    `budget`: evaluation units in all, or a function that says how many are left. `expected_cost`: units of one
-    evaluation, until costs are told; `restart_cost`: what another server adds to it. `baseline`: measured again and
+    `budget`: evaluation units in all. `expected_cost`: units of one evaluation, until costs are told; `restart_cost`:
+    what another server adds to it, until starts are told. `baseline`: measured again and
     again (default: the first setting). `restarts`: names of settings for which a server starts anew. Raises UsageError
     where the budget is too small for the first round, and for settings or objectives that cannot be meant.
     """
@@ -118,7 +121,7 @@ class Race:
         configs: Sequence[Settings],
         objectives: Sequence[Objective],
         *,
-        budget: float | Callable[[], float],
+        budget: float,
         baseline: Settings | None = None,
         seed: int = 0,
         restarts: Collection[str] = (),
@@ -252,21 +255,26 @@ class Race:
         """How many evaluations the budget reaches for, at their mean cost; `cautious`: at that of a dear one."""
         costs = self._costs()
         spent = math.fsum(costs) if any(self._told) else 0.0
-        left = self._budget() if callable(self._budget) else self._budget - spent
         cost = costs[int(0.8 * len(costs))] if cautious else math.fsum(costs) / len(costs)
-        return max(0, math.floor(left / max(cost, 1e-9) + 1e-9))
+        return max(0, math.floor((self._budget - spent) / max(cost, 1e-9) + 1e-9))
+
+    def _dearer(self) -> float:
+        """What the start of another server adds to an evaluation, in evaluations without one."""
+        starts = [one.start_cost for claimed in self._claims() for one in claimed if one.start_cost]
+        start, costs = fmean(starts) if starts else self._restart_cost, self._costs()
+        share = len(starts) / len(costs) if starts else 0.5
+        return start / max(1e-9, fmean(costs) - share * start)
 
     # ── what to measure ──
 
     def _screened(self) -> list[int]:
         """The settings of the first rung."""
         count = len(self.configs)
-        budget = self._budget() if callable(self._budget) else self._budget
         least = min(count, MIN_SCREEN)
-        if budget < (least + 1) * self._expected:
+        if self._budget < (least + 1) * self._expected:
             need = f"one round of {least} settings and the baseline takes about {(least + 1) * self._expected:g}"
-            raise UsageError(f"budget={budget:g}: {need}", "give a larger budget, or shorter evaluations")
-        return self._order[: min(count, max(least, round(SCREEN_SHARE * budget / self._expected)))]
+            raise UsageError(f"budget={self._budget:g}: {need}", "give a larger budget, or shorter evaluations")
+        return self._order[: min(count, max(least, round(SCREEN_SHARE * self._budget / self._expected)))]
 
     def _next_step(self) -> list[int]:
         """The next settings in the order of measuring; empty if nothing is worth it or affordable."""
@@ -282,10 +290,11 @@ class Race:
             chosen = self._wanted(affordable)
         if not chosen or affordable < 1:
             return []
+        chosen = chosen[:affordable]
         rng = Random(f"{self._seed} step {len(self._plan)}")
         if fresh or len(self._now) + len(chosen) > BLOCK or any(place in self._now for place in chosen):
             recent = [place for step in self._plan for place in step][-BASELINE_EVERY:]
-            if self._baseline not in (*recent, *chosen):
+            if self._baseline not in (*recent, *chosen) and self._open(self._baseline):
                 chosen = [*chosen, self._baseline]
             self._block, self._now = self._block + 1, []
         self._now += chosen
@@ -305,7 +314,10 @@ class Race:
         again = [
             place
             for place, point in zip(measured, points, strict=True)
-            if point.status is Status.INVALID and not point.repeats and len(claims[place]) <= MAX_RETRIES
+            if point.status is Status.INVALID
+            and not point.repeats
+            and len(claims[place]) <= MAX_RETRIES
+            and self._open(place)
         ]
         ready = scaled(points, self.objectives)
         if again or ready is None:
@@ -332,7 +344,8 @@ class Race:
 
     def _open(self, place: int) -> bool:
         """Whether a setting may be measured once more; those that keep giving what cannot be used are given up."""
-        return self._planned[place] < self._max_repeats + MAX_RETRIES
+        hopeless = any(result.final for result in self._claims()[place])
+        return not hopeless and self._planned[place] < self._max_repeats + MAX_RETRIES
 
     def _refined(
         self, models: Sequence[Surrogate], shape: Sequence[Vector], ready: Scaled, failed: Sequence[int]
@@ -341,8 +354,7 @@ class Race:
         others = [place for place, count in enumerate(self._planned) if not count]
         if not others:
             return []
-        costs, running = self._costs(), self._running()
-        dearer = self._restart_cost / max(1e-9, math.fsum(costs) / len(costs) - self._restart_cost / 2)
+        running, dearer = self._running(), self._dearer()
         weights = [
             self._lattice.trust(place, failed) / (1.0 if self._server(place) == running else 1.0 + dearer)
             for place in others
@@ -354,7 +366,8 @@ class Race:
         return [others[best]] if gain > LEAST_GAIN else []
 
     def _doubtful(self, points: Sequence[Point], measured: Sequence[int], front: Sequence[int]) -> list[int]:
-        """Settings whose membership, or being the knee, is undecided, the least sure first; then the rest."""
+        """Settings whose membership, or being the knee, is undecided, the least sure for their cost first; then the
+        rest."""
         seed = self._seed * 1000 + len(self._plan)
         now = frontier(points, self.objectives, confidence=self.confidence, seed=seed, resamples=QUICK)
         bent = {config_hash(settings) for settings in _candidates(knee(now), self.confidence)}
@@ -366,12 +379,30 @@ class Race:
             if chance > UNLIKELY and (
                 one.membership is Membership.UNDECIDED or one.point.key in bent or count < self._repeats
             ):
-                found.append((count >= self._repeats, abs(chance - 0.5), place))
+                found.append((count >= self._repeats, 0.5 - abs(chance - 0.5) + UNLIKELY, place))
         near = {other for place in front for other in self._lattice.neighbours(place)}
         failed = [place for place, point in zip(measured, points, strict=True) if point.status is not Status.OK]
         rest = [place for place in self._order if not self._planned[place]]
         rest.sort(key=lambda place: (self._lattice.trust(place, failed) < 0.5, place not in near))
-        return [*(place for *_, place in sorted(found)), *rest][:BLOCK]
+        return [*self._cheaply(found), *rest][:BLOCK]
+
+    def _cheaply(self, found: Sequence[tuple[bool, float, int]]) -> list[int]:
+        """Settings, given as (has its repeats, what one more is worth, place), by worth for cost: one
+        whose server runs, or is started for one before it, is cheaper."""
+        dearer, servers, left, ordered = self._dearer(), {self._running()}, list(found), list[int]()
+        while left:
+            best = min(
+                left,
+                key=lambda one: (
+                    one[0],
+                    -one[1] / (1.0 if self._server(one[2]) in servers else 1.0 + dearer),
+                    one[2],
+                ),
+            )
+            left.remove(best)
+            ordered.append(best[2])
+            servers.add(self._server(best[2]))
+        return ordered
 
 
 def _candidates(found: Knee | None, confidence: float) -> list[Settings]:

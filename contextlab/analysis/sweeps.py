@@ -17,7 +17,17 @@ import msgspec
 from contextlab.analysis.axes import Axis, config_hash
 from contextlab.analysis.frontier import Direction, Frontier, Interval, Objective, Point, Status, frontier
 from contextlab.analysis.racing import Result
-from contextlab.analysis.tradeoffs import Knee, Recommendation, Slo, feasibility, hypervolume, knee, recommend
+from contextlab.analysis.tradeoffs import (
+    Knee,
+    OneOf,
+    Recommendation,
+    Slo,
+    feasibility,
+    hypervolume,
+    knee,
+    one_of,
+    recommend,
+)
 from contextlab.model import Record, Settings
 
 
@@ -60,7 +70,8 @@ class Measurement:
 
     `num_requests` sent, `num_failed` of them, by cause in `failures`. `facts`: what stands beside it (real window,
     client's lateness and CPU, load and pressure of the host, Little's law, seconds of ramp and drain left out, …).
-    `cost_s`: everything that it took, a restart included. `baseline`: measured as the block's baseline.
+    `cost_s`: everything that it took, a restart and what was waited before it included. `baseline`: measured as the
+    block's baseline. `final`: a repeat would come to the same.
     """
 
     settings: Settings
@@ -75,6 +86,7 @@ class Measurement:
     cost_s: float = 0.0
     began_s: float = 0.0
     baseline: bool = False
+    final: bool = False
 
     @property
     def key(self) -> str:
@@ -90,6 +102,7 @@ class Concluded:
     measurements: tuple[Measurement, ...]
     points: tuple[Point, ...]
     frontier: Frontier
+    one_of: tuple[OneOf, ...]
     knee: Knee | None
     reference: tuple[float, ...] | None
     hypervolume: Interval | None
@@ -122,7 +135,9 @@ def result_of(sweep: Sweep, measurement: Measurement) -> Result:
         values=finite if status is Status.OK else (),
         status=status,
         why=why,
+        final=measurement.final,
         cost=measurement.cost_s,
+        start_cost=float(measurement.facts.get("start_s") or 0.0),
         at_s=measurement.began_s,
     )
 
@@ -179,6 +194,7 @@ def conclude(
         measurements=tuple(measurements),
         points=found,
         frontier=result,
+        one_of=one_of(result),
         knee=knee(result) if compared and len(names) >= 2 else None,
         reference=reference,
         hypervolume=hypervolume(result, reference) if compared and reference is not None else None,

@@ -1,4 +1,5 @@
-"""What a frontier says as a whole: its knee, its hypervolume, the best setting under an SLO, and how it moved; pure.
+"""What a frontier says as a whole: which undecided settings stand for each other, its knee, its hypervolume, the best
+setting under an SLO, and how it moved; pure.
 
 Everything comes from the resamples of a `Frontier`, so it has an interval that carries the noise of all points. The
 best of many noisy values is flattered: hypervolume and attained values of resamples are flattered twice, which is why
@@ -10,9 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import NormalDist, fmean, pstdev
 
 from contextlab.analysis.frontier import (
+    MEMBER_SHARE,
     Direction,
     Frontier,
     Membership,
@@ -32,6 +34,77 @@ LEVELS = 9
 def more(vector: Vector, objectives: Sequence[Objective]) -> Vector:
     """The values with more of everything better."""
     return tuple(v if o.direction is Direction.UP else -v for v, o in zip(vector, objectives, strict=True))
+
+
+# ── one of several ───────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneOf:
+    """Settings that the noise does not tell apart, of which at least one is on the frontier with `probability`."""
+
+    settings: tuple[Settings, ...]
+    probability: float
+
+
+def one_of(result: Frontier) -> tuple[OneOf, ...]:
+    """Groups of UNDECIDED settings that hold one of the frontier for sure, as MEMBER is sure; the likeliest first.
+
+    Equal settings dominate each other by turns, so that none is ever sure to be on the frontier; that one of them is
+    can be. A group begins with the likeliest setting that is in none yet. The nearest of those that differ from it in
+    no objective for sure come to it one by one, until the probability that any of them is on the frontier is reached.
+    A group of more than half of all settings would tell nothing.
+    """
+    if not result.known:
+        return ()
+    enough = 1 - (1 - result.confidence) * MEMBER_SHARE
+    reach = NormalDist().inv_cdf((1 + result.confidence) / 2)
+    standing = [result.standings[place] for place in result.compared]
+    free = [k for k, one in enumerate(standing) if one.membership is Membership.UNDECIDED]
+    free.sort(key=lambda k: -(standing[k].probability or 0.0))
+    centres = _centres(result, free)
+    found, left = [], list(free)
+    for first in free:
+        if first not in left:
+            continue
+        apart = {k: _apart(centres[first], centres[k]) for k in left if k != first}
+        group, share = [first], _any_on(result, [first])
+        for k in sorted((k for k in apart if apart[k] <= reach), key=lambda k: apart[k]):
+            if share >= enough:
+                break
+            if (wider := _any_on(result, [*group, k])) > share:
+                group, share = [*group, k], wider
+        if share >= enough and 2 * len(group) <= len(standing):
+            left = [k for k in left if k not in group]
+            found.append(OneOf(settings=tuple(standing[k].point.settings for k in group), probability=share))
+    return tuple(found)
+
+
+def _any_on(result: Frontier, group: Sequence[int]) -> float:
+    """Share of resamples in which one of these is on the frontier."""
+    mask = sum(1 << k for k in group)
+    return sum(bool(on & mask) for on in result.on) / len(result.on)
+
+
+def _centres(result: Frontier, places: Sequence[int]) -> dict[int, list[tuple[float, float]]]:
+    """By place: (mean, standard deviation) of each objective in the draws; of logarithms where all is positive."""
+    found: dict[int, list[tuple[float, float]]] = {k: [] for k in places}
+    for objective in range(len(result.objectives)):
+        columns = {k: [row[k][objective] for row in result.draws] for k in places}
+        if all(value > 0 for column in columns.values() for value in column):
+            columns = {k: [math.log(value) for value in column] for k, column in columns.items()}
+        for k, column in columns.items():
+            found[k].append((fmean(column), pstdev(column)))
+    return found
+
+
+def _apart(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> float:
+    """The largest difference of two settings in any objective, in standard errors."""
+    most = 0.0
+    for (a, spread_a), (b, spread_b) in zip(one, other, strict=True):
+        error = math.hypot(spread_a, spread_b)
+        most = max(most, abs(a - b) / error if error > 0 else 0.0 if a == b else math.inf)
+    return most
 
 
 # ── knee ─────────────────────────────────────────────────────────────────────────────────────────

@@ -44,7 +44,10 @@ def pareto(
     ] = None,
     objective: Annotated[
         list[str] | None,
-        typer.Option(metavar="GOAL", help="up:METRIC or down:METRIC (default: up:tokens_per_s, down:p99 ttft)."),
+        typer.Option(
+            metavar="GOAL",
+            help="up:METRIC or down:METRIC (default: up:tokens_per_s, and down: the time in an SLO, else p99 ttft).",
+        ),
     ] = None,
     slo: Annotated[
         list[str] | None, typer.Option(metavar="BOUND", help="What a setting must keep, such as 'p99 ttft < 200ms'.")
@@ -54,7 +57,9 @@ def pareto(
         typer.Option(metavar="NAME=VALUE", help="The point that each block repeats (default: the middle)."),
     ] = None,
     budget: Annotated[str, typer.Option(metavar="TIME", help="Time for the whole sweep.")] = "10min",
-    measure: Annotated[str, typer.Option(metavar="TIME", help="Length of each evaluation's load.")] = "5s",
+    measure: Annotated[
+        str, typer.Option(metavar="TIME", help="Length of an evaluation's steady part, at least; the ramp is its own.")
+    ] = "3s",
     repeats: Annotated[
         int, typer.Option(parser=number("int", low=2, high=100), metavar="N", help="Repeats of what may be best.")
     ] = 3,

@@ -8,11 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from contextlab.analysis import sweeps
@@ -46,7 +49,7 @@ def by_settings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.alone
 def test_a_frontier_of_slots(tmp_path: Path) -> None:
-    words = ("--sweep", "slots=1,4", "--load", "concurrency=4", "--budget", "24s", "--repeats", "3", *QUICK)
+    words = ("--sweep", "slots=1,4", "--load", "concurrency=4", "--budget", "45s", "--repeats", "3", *QUICK)
     ran = contextlab("pareto", *fake(slots="{slots}"), *words, cwd=tmp_path)
     document = ran.document
     assert ran.code == 0, ran.err
@@ -85,9 +88,9 @@ def test_a_server_that_dies_at_one_setting_is_a_crash_and_the_sweep_goes_on(tmp_
 
 def test_killed_and_resumed_measures_nothing_twice(tmp_path: Path) -> None:
     target = fake(slots="{slots}")
-    words = (*target, "--sweep", "slots=1,2", "--load", "concurrency=2", "--budget", "18s", "--repeats", "2", *QUICK)
+    words = (*target, "--sweep", "slots=1,2", "--load", "concurrency=2", "--budget", "24s", "--repeats", "2", *QUICK)
     running = Running(("pareto", *words), tmp_path)
-    record = _wait_for(tmp_path, 2)
+    record = _wait_for(tmp_path, 1)
     os.kill(running.pid, signal.SIGKILL)
     running.ended()
     before = sweeps.read(read_run(record).records)[1]
@@ -123,6 +126,35 @@ def test_a_contended_host_gives_no_frontier(tmp_path: Path) -> None:
     assert ran.code == 3, ran.out
     assert ran.document["frontier"] == []
     assert any("contended" in finding["why"] for finding in ran.document["findings"])
+
+
+def test_a_starved_client_gives_no_frontier(tmp_path: Path) -> None:
+    """The load's worker gets the processor for a fraction of the time, as on a machine that has none to spare."""
+    words = ("--sweep", "slots=1,2", "--load", "concurrency=2", "--budget", "40s", *QUICK)
+    running = Running(("pareto", *fake(slots="{slots}"), *words), tmp_path)
+    over = threading.Event()
+    starving = threading.Thread(target=_starve, args=(running.pid, over))
+    starving.start()
+    try:
+        ran = running.ended(60)
+    finally:
+        over.set()
+        starving.join()
+    assert ran.code == 3, ran.out
+    assert ran.document["frontier"] == []
+    assert {point["status"] for point in ran.document["points"]} == {"invalid"}
+    assert any("the client is starved" in finding["why"] for finding in ran.document["findings"])
+
+
+def _starve(pid: int, over: threading.Event) -> None:
+    """Stop every load worker below this process again and again, until it is over."""
+    while not over.wait(0.05):
+        with suppress(psutil.Error):
+            for one in psutil.Process(pid).children(recursive=True):
+                if "contextlab.lab.load.worker" in one.cmdline():
+                    one.suspend()
+                    over.wait(0.25)
+                    one.resume()
 
 
 def test_batches_of_a_model_in_a_process(tmp_path: Path) -> None:

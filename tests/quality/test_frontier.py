@@ -1,7 +1,8 @@
 """How often the frontier says what is not so, on simulated systems whose frontier is known.
 
 False member: called MEMBER, and another setting dominates it by more than a tie. Missed: called DOMINATED, and nothing
-dominates it. What is not sure is UNDECIDED, which is neither; how much that is, is printed (pytest -s).
+dominates it. What is not sure is UNDECIDED, which is neither; how much that is, is printed (pytest -s). False group:
+said to hold one of the frontier, and does not.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from random import Random
 import pytest
 
 from contextlab.analysis.frontier import Membership, best_of, frontier
-from contextlab.analysis.tradeoffs import more
+from contextlab.analysis.tradeoffs import more, one_of
 from tests.quality.systems import MEMORY, System, concave, kneed, near_ties, queue
 
 SEEDS = range(100, 104)
@@ -33,6 +34,8 @@ class Count:
     undecided: int = 0
     naive_members: int = 0
     naive_false: int = 0
+    groups: int = 0
+    false_groups: int = 0
 
     def add(self, system: System, cv: float, repeats: int, seed: int) -> None:
         """Judge one system, measured once."""
@@ -45,6 +48,10 @@ class Count:
             self.false_members += standing.membership is Membership.MEMBER and place not in near
             self.missed += standing.membership is Membership.DOMINATED and place in on
             self.undecided += standing.membership is Membership.UNDECIDED
+        best = [system.configs[place] for place in near]
+        for group in one_of(result):
+            self.groups += 1
+            self.false_groups += not any(settings in best for settings in group.settings)
         self.true_members += len(on)
         self.dominated += len(points) - len(near)
         single = best_of([more(point.repeats[0], system.objectives) for point in points])
@@ -57,7 +64,8 @@ class Count:
             f"{self.points} points, {self.members} called members, false {self.false_members} "
             f"({self.false_members / max(1, self.members):.1%} of them, {self.false_members / self.dominated:.2%} of "
             f"all dominated), missed {self.missed / self.true_members:.1%} of {self.true_members}, "
-            f"undecided {self.undecided / self.points:.0%}; naive {self.naive_false / self.naive_members:.1%} false"
+            f"undecided {self.undecided / self.points:.0%}, {self.groups} groups, false {self.false_groups}; "
+            f"naive {self.naive_false / self.naive_members:.1%} false"
         )
 
 
@@ -98,6 +106,12 @@ def test_false_and_missed_members_are_rare(counted: dict[float, Count]) -> None:
     for count in counted.values():
         assert count.false_members <= MOST_FALSE * count.dominated
         assert count.missed <= MOST_MISSED * count.true_members
+
+
+def test_a_group_that_holds_none_of_the_frontier_is_rare(counted: dict[float, Count]) -> None:
+    groups, false = (sum(getattr(count, name) for count in counted.values()) for name in ("groups", "false_groups"))
+    assert groups > 50
+    assert false <= MOST_FALSE * groups
 
 
 def test_a_single_run_is_wrong_ten_times_as_often(counted: dict[float, Count]) -> None:

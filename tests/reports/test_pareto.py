@@ -104,7 +104,8 @@ def test_sentence_counts_members_and_names_the_best() -> None:
     members, undecided = (len(one.of(each)) for each in (Membership.MEMBER, Membership.UNDECIDED))
     assert headline.word(made("whole")) == "MEASURED"
     assert headline.sentence(made("whole")) == (
-        f"{SUBJECT}: {members} settings on the frontier of tokens_per_s and p99 ttft, {undecided} undecided; "
+        f"{SUBJECT}: {members} settings on the frontier of tokens_per_s and p99 ttft, and one of a group, "
+        f"{undecided} undecided; "
         "best under p99 ttft < 200ms: slots=4 concurrency=4"
     )
 
@@ -243,6 +244,7 @@ def by_hand(*standings: Standing, goals: tuple[Goal, ...] = (sample.TOKENS, samp
             measurements=(),
             points=tuple(each.point for each in standings),
             frontier=result,
+            one_of=(),
             knee=None,
             reference=None,
             hypervolume=None,

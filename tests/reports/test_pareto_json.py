@@ -52,6 +52,7 @@ OWN: dict[str, Any] = {
     "sweep": (dict, NULL),
     "points": [POINT],
     "frontier": [dict],
+    "one_of": [{"settings": list, "probability": NUMBER}],
     "knee": (dict, NULL),
     "hypervolume": (dict, NULL),
     "recommended": (dict, NULL),
@@ -104,7 +105,7 @@ def test_every_run_has_the_same_shape(name: str) -> None:
 def test_a_failure_has_the_same_keys() -> None:
     document = report.failure_document("pareto", "smollm2", UnableError("it did not start", "look at its log"))
     check({name: thing for name, thing in document.items() if name != "next_step"}, PARETO)
-    assert [document[name] for name in OWN] == [None, [], [], None, None, None, [], [], None]
+    assert [document[name] for name in OWN] == [None, [], [], [], None, None, None, [], [], None]
     assert document == json.loads(report.encoded(document))
     document["points"].append({})
     again = report.failure_document("pareto", "smollm2", UnableError("it did not start", "look at its log"))

@@ -56,8 +56,11 @@ class BatchEvaluator:
     trust_host: bool = False
     memory_limit_bytes: int | None = None
 
-    def evaluate(self, settings: Settings, block: int, *, baseline: bool = False) -> Measurement:
-        """Measure one setting once: a warm-up and `PASSES` passes; each value is their median."""
+    def evaluate(
+        self, settings: Settings, block: int, *, baseline: bool = False, at_most_s: float = DEADLINE_S
+    ) -> Measurement:
+        """Measure one setting once: a warm-up and `PASSES` passes; each value is their median. `at_most_s` bounds
+        nothing here: a batch has no part that could be left out."""
         began = time.monotonic()
         everything = {**self.sweep.fixed, **settings}
         own = {name: value for name, value in settings.items() if name in self.restarts}

@@ -8,7 +8,7 @@ settings of the load (concurrency, rate, lengths)      ├─▶ Declared axes �
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -22,6 +22,7 @@ from contextlab.analysis.tradeoffs import Slo
 from contextlab.model import Setting, Settings, TargetSpec, UsageError
 
 CONCURRENCY, RATE, PROMPT_TOKENS, REPLY_TOKENS = "concurrency", "rate", "prompt_tokens", "reply_tokens"
+DEFAULTS: Mapping[str, int] = {PROMPT_TOKENS: 32, REPLY_TOKENS: 16}
 LOAD_AXES: tuple[Setting, ...] = (
     Setting(
         name=CONCURRENCY,
@@ -36,13 +37,32 @@ LOAD_AXES: tuple[Setting, ...] = (
         name=RATE, kind="float", default=None, low=0.01, high=100_000, unit="1/s", help="requests a second (open loop)"
     ),
     Setting(
-        name=PROMPT_TOKENS, kind="int", default=32, low=4, high=1 << 20, unit="tokens", help="length of each prompt"
+        name=PROMPT_TOKENS,
+        kind="int",
+        default=DEFAULTS[PROMPT_TOKENS],
+        low=4,
+        high=1 << 20,
+        unit="tokens",
+        help="length of each prompt",
     ),
-    Setting(name=REPLY_TOKENS, kind="int", default=16, low=1, high=1 << 20, unit="tokens", help="length of each reply"),
+    Setting(
+        name=REPLY_TOKENS,
+        kind="int",
+        default=DEFAULTS[REPLY_TOKENS],
+        low=1,
+        high=1 << 20,
+        unit="tokens",
+        help="length of each reply",
+    ),
 )
 MEMORY = "memory_bytes"
 MOST_GOALS = 3
-DEFAULT_GOALS = ("up:tokens_per_s", "down:p99 ttft")
+GOAL_UP, GOAL_DOWN = "up:tokens_per_s", "down:p99 ttft"
+"""The goals where nobody says otherwise; an SLO on a time takes the place of the second."""
+CHUNKS = ("batch", "ubatch")
+"""Settings that cut the reading of a prompt into pieces; a prompt no longer than a piece shows nothing of them."""
+AROUND_TOKENS = 16
+"""What a chat template puts around a prompt, about."""
 NOT_AXES = frozenset({"port", "model", "api_key_env", "ready_timeout_s", "ready_path", "connect_timeout_s"})
 """Settings that have nothing to do with speed."""
 PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
@@ -112,12 +132,13 @@ def planned(
             f"add --sweep {missing[0]}=… or --load {missing[0]}=VALUE",
         )
     configs = tuple(cast("list[Settings]", grid(found)))
+    bounds = tuple(slo for text in slos for slo in _slo(text))
     chosen = _baseline(found, configs, baseline, known)
     sweep = Sweep(
         axes=found,
-        goals=tuple(_goal(text) for text in goals or DEFAULT_GOALS),
-        slos=tuple(slo for text in slos for slo in _slo(text)),
-        fixed={**_shown_fixed(spec, found), **kept},
+        goals=tuple(_goal(text) for text in goals or (GOAL_UP, _goal_down(bounds))),
+        slos=bounds,
+        fixed={**_shown_fixed(spec, found), **_long_prompts(spec, found, names), **kept},
         baseline=chosen,
         budget_s=budget_s,
         num_configs=len(configs),
@@ -167,6 +188,31 @@ def _baseline(
 def _shown_fixed(spec: TargetSpec, axes: Sequence[Axis]) -> dict[str, int | bool | float | str | None]:
     swept = {axis.name for axis in axes}
     return {name: value for name, value in spec.settings.items() if name not in swept and name not in NOT_AXES}
+
+
+def _long_prompts(spec: TargetSpec, axes: Sequence[Axis], names: Collection[str]) -> dict[str, int]:
+    """Prompts of two pieces, where a setting that cuts them is swept and nobody says how long they are: as far as they,
+    and their replies, fit into each slot's part of the smallest window. No entry where the usual ones are as long."""
+    swept = {axis.name: [value for value in axis.values if isinstance(value, int)] for axis in axes}
+
+    def values(name: str, default: int) -> list[int]:
+        own = spec.settings.get(name)
+        return swept.get(name) or [own if isinstance(own, int) else default]
+
+    pieces = [value for name in CHUNKS for value in swept.get(name, []) if value > 0]
+    if not pieces or PROMPT_TOKENS in names:
+        return {}
+    wanted, window = 2 * min(pieces), min(values("context", 0))
+    if window > 0:
+        replies = max(values(REPLY_TOKENS, DEFAULTS[REPLY_TOKENS]))
+        wanted = min(wanted, window // max(1, *values("slots", 1)) - AROUND_TOKENS - replies)
+    return {PROMPT_TOKENS: wanted} if wanted > DEFAULTS[PROMPT_TOKENS] else {}
+
+
+def _goal_down(slos: Sequence[Slo]) -> str:
+    """The second goal where none is given: the first time that the user bounds, else the usual one."""
+    times = (slo.objective for slo in slos if slo.op.startswith("<") and slo.objective.split()[-1] in TIMES)
+    return next((f"down:{time}" for time in times), GOAL_DOWN)
 
 
 def _goal(text: str) -> Goal:

@@ -2,7 +2,9 @@
 
     Race.ask ─▶ tasks of a block ─▶ evaluate (server, load) ─▶ Measurement ─▶ record ─▶ Race.tell ─▶ …
 
-The record is all that there is: a run that was killed is resumed from it, and nothing is measured twice.
+The record is all that there is: a run that was killed is resumed from it, and nothing is measured twice. What is
+measured next follows from it alone, the budget included: what counts is the time that is on record as a measurement's
+cost, from the end of the one before (or from the start) to its own end.
 """
 
 from __future__ import annotations
@@ -49,8 +51,14 @@ from contextlab.model import (
 SWEEP = "sweep"
 """The name that findings of a sweep have as their scenario."""
 EXPECTED_START_S = 2.0
-MOST_CONTENDED = 3
-"""After so many evaluations in a row that others spoilt, the sweep is given up."""
+MOST_SPOILT = 3
+"""After so many evaluations in a row that others' work spoilt, or that the client slept through, it is given up."""
+SPOILS = {
+    "the host was contended": "the host is contended",
+    "the client was late": "the client is starved",
+    "the client was lost": "the client is starved",
+}
+"""How the reason of an evaluation that the setting has nothing to do with begins, and what so many of them mean."""
 CALM_WAIT_S = 20.0
 HOPELESS = 0.05
 """Below this probability a setting does not keep an SLO, for all that can be told."""
@@ -71,8 +79,10 @@ class Asks(Protocol):
 class Evaluates(Protocol):
     """What measures one setting."""
 
-    def evaluate(self, settings: Settings, block: int, *, baseline: bool = False) -> Measurement:
-        """Measure one setting once."""
+    def evaluate(
+        self, settings: Settings, block: int, *, baseline: bool = False, at_most_s: float = ...
+    ) -> Measurement:
+        """Measure one setting once, within `at_most_s` as far as that is possible."""
         ...
 
     def close(self) -> None:
@@ -90,6 +100,29 @@ class SweepOptions:
     max_repeats: int = 10
     wait_s: float = CALM_WAIT_S
     search: str = "race"
+
+
+def race_of(one: SweepOptions) -> Asks:
+    """What says which setting is measured next, told nothing yet. Raises UsageError for a budget that is too small,
+    UnableError where Optuna is not installed."""
+    sweep, configs = one.planned.sweep, one.planned.configs
+    expected_s = one.how.measure_s + EXPECTED_START_S
+    if one.search == "optuna":
+        from contextlab.lab.sweep.optuna_search import OptunaSearch
+
+        return OptunaSearch(sweep, configs, budget_s=sweep.budget_s, expected_s=expected_s)
+    return Race(
+        list(configs),
+        objectives(sweep),
+        budget=sweep.budget_s,
+        baseline=sweep.baseline,
+        seed=sweep.seed,
+        restarts=one.planned.restarts,
+        repeats=one.repeats,
+        max_repeats=one.max_repeats,
+        confidence=sweep.confidence,
+        expected_cost=expected_s,
+    )
 
 
 class Sweeper(Lab):
@@ -124,14 +157,11 @@ class Sweeper(Lab):
 
     def _sweep(self) -> None:
         measurements: list[Measurement] = []
-        spent_s = 0.0
         reference: tuple[float, ...] | None = None
         if self._before is not None:
             measurements, reference = _resumable(self._before, self.sweep)
-            spent_s = sum(one.cost_s for one in measurements)
         self._journal.append("sweep", sweep=self.sweep, resumed=self._before is not None)
-        until_s = time.monotonic() + self.sweep.budget_s - spent_s
-        race = self._race(lambda: max(0.0, until_s - time.monotonic()))
+        race = race_of(self.sweeping)
         race.tell([result_of(self.sweep, one) for one in measurements])
         evaluator = self._evaluator()
         try:
@@ -141,26 +171,6 @@ class Sweeper(Lab):
         self._conclude(race, measurements)
         if given_up:
             self._conclude_with(Judgement(outcome=Outcome.UNKNOWN, why=given_up), "host")
-
-    def _race(self, left_s: Callable[[], float]) -> Asks:
-        one, planned = self.sweeping, self.sweeping.planned
-        expected_s = one.how.measure_s + EXPECTED_START_S
-        if one.search == "optuna":
-            from contextlab.lab.sweep.optuna_search import OptunaSearch
-
-            return OptunaSearch(self.sweep, planned.configs, left_s=left_s, expected_s=expected_s)
-        return Race(
-            list(planned.configs),
-            objectives(self.sweep),
-            budget=left_s,
-            baseline=self.sweep.baseline,
-            seed=self.sweep.seed,
-            restarts=planned.restarts,
-            repeats=one.repeats,
-            max_repeats=one.max_repeats,
-            confidence=self.sweep.confidence,
-            expected_cost=expected_s,
-        )
 
     def _evaluator(self) -> Evaluates:
         if registry.runs_in_child(self.spec):
@@ -191,28 +201,37 @@ class Sweeper(Lab):
         reference: tuple[float, ...] | None,
     ) -> str:
         """Measure until the race has nothing more to ask; why it was given up before that, else ""."""
-        spoilt, why = 0, ""
+        spoilt, calm_so_far = "", False
+        num_spoilt = 0
         first_block = measurements[0].block if measurements else 0
-        while not why and (tasks := race.ask()):
+        left_s = self.sweep.budget_s - sum(one.cost_s for one in measurements)
+        mark_s = time.monotonic()
+        while tasks := race.ask():
             for task in tasks:
-                if why := self._unrest():
-                    break
+                if not calm_so_far and (why := self._unrest()):
+                    return why
                 self.listener(
                     {"kind": "progress", "text": f"block {task.block}: {registry.shown_settings(task.settings)}"}
                 )
-                measurement = evaluator.evaluate(task.settings, task.block, baseline=task.baseline)
+                at_most_s = max(1.0, left_s - (time.monotonic() - mark_s))
+                found = evaluator.evaluate(task.settings, task.block, baseline=task.baseline, at_most_s=at_most_s)
+                now_s = time.monotonic()
+                measurement = replace(found, cost_s=round(now_s - mark_s, 3))
+                left_s, mark_s = left_s - measurement.cost_s, now_s
                 self._journal.append("measurement", measurement=measurement)
                 measurements.append(measurement)
                 race.tell([result_of(self.sweep, measurement)])
-                spoilt = spoilt + 1 if "contended" in measurement.why else 0
-                if spoilt >= MOST_CONTENDED:
-                    why = f"the host is contended: {spoilt} evaluations in a row were spoilt by others' work"
-                    break
                 if reference is None and task.block > first_block:
-                    reference = self._refer(measurements)
+                    reference = self._refer([one for one in measurements if one.block < task.block])
+                calm_so_far = float(measurement.facts.get("others_cores") or 0.0) <= MOST_OTHERS / 2
+                cause = next((SPOILS[what] for what in SPOILS if measurement.why.startswith(what)), "")
+                num_spoilt = num_spoilt + 1 if cause and cause == spoilt else 1 if cause else 0
+                spoilt = cause
+                if num_spoilt >= MOST_SPOILT:
+                    return f"{cause}: {num_spoilt} evaluations in a row were spoilt ({measurement.why})"
         if reference is None:
             self._refer(measurements)
-        return why
+        return ""
 
     def _unrest(self) -> str:
         """Wait until the host is calm; why it is not, after as long as the user would wait."""
@@ -270,6 +289,9 @@ def judged(found: Concluded) -> Judgement:
         return Judgement(outcome=Outcome.UNKNOWN, why=f"no setting could be compared: {why}", evidence=numbers)
     goals = " against ".join(goal.text for goal in sweep.goals[:2])
     words = f"{len(members)} of {len(found.points)} settings are on the frontier of {goals} for sure"
+    if found.one_of:
+        numbers["groups"] = len(found.one_of)
+        words += f", and one in each of {len(found.one_of)} groups that the noise does not tell apart"
     if numbers["undecided"]:
         words += f", {numbers['undecided']} undecided"
     if found.recommended is None:

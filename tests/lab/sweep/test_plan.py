@@ -81,3 +81,29 @@ def test_what_cannot_be_meant(target: Any, words: dict[str, list[str]], said: st
     with pytest.raises(UsageError) as caught:
         planned(target, budget_s=60.0, **words)  # type: ignore[arg-type]
     assert said in f"{caught.value.message} {caught.value.next_step}"
+
+
+def test_a_bound_on_a_time_is_the_second_goal_where_none_is_named() -> None:
+    for slos, goal in (
+        ([], "p99 ttft"),
+        (["p99 itl < 100ms"], "p99 itl"),
+        (["errors < 1%", "p90 e2e < 2s"], "p90 e2e"),
+        (["tokens_per_s > 5"], "p99 ttft"),
+    ):
+        found = planned(FAKE, axes=["slots=1,2"], slos=slos, budget_s=60.0)
+        assert [one.text for one in found.sweep.goals] == ["tokens_per_s", goal]
+
+
+def test_prompts_are_longer_than_the_pieces_that_are_swept() -> None:
+    """And fit: four requests of 96 tokens, what is around them and 16 of a reply share a window of 512."""
+    spec = registry.parse_target("smollm2")
+
+    def prompt_tokens(*axes: str, fixed: tuple[str, ...] = ()) -> object:
+        return planned(spec, axes=axes, fixed=fixed, budget_s=60.0).sweep.fixed.get("prompt_tokens")
+
+    assert prompt_tokens("batch=64,128,512", "slots=4") == 96
+    assert prompt_tokens("batch=64,128,512", "slots=4", "context=4096") == 128
+    assert prompt_tokens("batch=64,512", "slots=1,4", "context=2048") == 128
+    assert prompt_tokens("batch=64,512", fixed=("prompt_tokens=10",)) == 10
+    assert prompt_tokens("batch=8,16") is None
+    assert prompt_tokens("slots=1,2") is None
