@@ -24,10 +24,10 @@ from contextlab.analysis.cost import cost
 from contextlab.analysis.release import held, judge_release, orphans
 from contextlab.deeds import Victim
 from contextlab.experiment import Arm, Arrivals, Due, Ending, Experiment, Load, Pace, Sample, Trial
-from contextlab.lab.chaos.gauging import Gauging
 from contextlab.lab.crowd.crowd import Crowd
 from contextlab.lab.load.aim import aimed
 from contextlab.lab.load.fleet import Fleet
+from contextlab.lab.observe.gauges import GaugeWatch
 from contextlab.lab.observe.release import ReleaseWatch
 from contextlab.lab.server import OwnedServer
 from contextlab.lab.undo.steps import started_of
@@ -102,7 +102,7 @@ class Bench:
             watch = ReleaseWatch(self.spec, known, zero_s, root=lambda: self.root, within_s=WITHIN_S)
             stack.enter_context(watch)
             crowd.start(zero_s)
-            with Gauging(self.spec, known, zero_s) as gauging:
+            with GaugeWatch(self.spec, known, zero_s) as gauging:
                 if fleet is not None:
                     fleet.start(zero_s)
                 while fleet is not None and not fleet.finished:
@@ -117,7 +117,7 @@ class Bench:
                 length_s=time.monotonic() - zero_s,
                 samples=tuple(samples),
                 evidence=tuple(crowd.evidence().values()),
-                gauges=tuple(gauging.samples),
+                gauges=tuple(gauging.taken()),
                 readings=tuple(watch.taken()),
             )
         assert arm.evidence[0].landed.proven is True, arm.evidence

@@ -52,6 +52,7 @@ class Seen:
     def __init__(self, write: Callable[..., None], most: int | None = None) -> None:
         self.samples: list[Sample] = []
         self.generators: list[GeneratorHealth] = []
+        self.gauges: list[GaugeSample] = []
         self.readings: list[Reading] = []
         self.deeds: list[Deed] = []
         self.deaths: list[Death] = []
@@ -72,6 +73,7 @@ class Seen:
     def take_gauges(self, gauges: Sequence[GaugeSample]) -> None:
         """Write down readings of the target's own gauges."""
         for gauge in gauges:
+            self.gauges.append(gauge)
             self._write("gauge", gauge=gauge)
 
     def take_beside(self, things: Iterable[Reading | Deed | Death]) -> None:

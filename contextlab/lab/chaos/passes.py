@@ -38,7 +38,6 @@ from contextlab.experiment import (
 from contextlab.lab.chaos.acting import Acting
 from contextlab.lab.chaos.collecting import Seen, extra_schedule, filled, moments, references
 from contextlab.lab.chaos.decisions import decisions
-from contextlab.lab.chaos.gauging import Gauging
 from contextlab.lab.chaos.profile import Profiler
 from contextlab.lab.chaos.watching import Watching
 from contextlab.lab.host.injector import Machine
@@ -49,6 +48,7 @@ from contextlab.lab.load.aim import aimed
 from contextlab.lab.load.fleet import Fleet
 from contextlab.lab.load.order import LoadOrder
 from contextlab.lab.observe import release
+from contextlab.lab.observe.gauges import GaugeWatch
 from contextlab.lab.server import OwnedServer
 from contextlab.lab.tier.tier import RunningTier
 from contextlab.model import (
@@ -250,7 +250,7 @@ class Passes:
                 self._tier.begin(zero_s)
             acting.arm(zero_s)
             self._append("arm", arm=name, zero_at_s=round(zero_s - self._began_s, 6))
-            gauging = stack.enter_context(Gauging(self._spec, self.known, zero_s, on=watched))
+            gauging = stack.enter_context(GaugeWatch(self._spec, self.known, zero_s, on=watched))
             watching = stack.enter_context(self._watching(zero_s, client_pids, on=watched))
             for fleet in fleets:
                 fleet.start(zero_s)
@@ -277,6 +277,7 @@ class Passes:
             length_s = time.monotonic() - zero_s
             acting.end()
             gauging.end()
+            seen.take_gauges(gauging.taken())
             watching.release()
             seen.take_beside([*acting.taken(), *watching.taken()])
             evidence = with_asked(acting.evidence(), faults, seen.samples)
@@ -304,7 +305,7 @@ class Passes:
             uncounted=uncounted,
             generators=tuple(seen.generators),
             evidence=evidence,
-            gauges=tuple(gauging.samples),
+            gauges=tuple(seen.gauges),
             readings=tuple(seen.readings),
             deeds=tuple(seen.deeds),
             deaths=tuple(seen.deaths),

@@ -46,7 +46,9 @@ def opened(
         if experiment.tier is not None:
             tier = stack.enter_context(RunningTier(experiment.tier, upstream, folder=folder))
             upstream = tier.address
-        route: Route | Direct = (
-            Route(upstream, engine=engine, log=folder / "link.log", seed=seed) if wire else Direct(upstream)
-        )
-        yield Way(route=stack.enter_context(route), tier=tier)
+        route: Route | Direct
+        if wire:
+            route = stack.enter_context(Route(upstream, engine=engine, log=folder / "link.log", seed=seed))
+        else:
+            route = stack.enter_context(Direct(upstream))
+        yield Way(route=route, tier=tier)

@@ -14,16 +14,14 @@ it has no results to hand out, and each of our tokens is one.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import count
-from types import TracebackType
-from typing import Self
 
 from contextlab.analysis.prompts import role_of, usual_api
 from contextlab.deeds import Reading
+from contextlab.lab.observe.watch import Watch
 from contextlab.model import ContextlabError, Knowledge, Message, Request, TargetSpec, UnableError
 from contextlab.targets.http import PATHS, address_of, body_of
 from contextlab.targets.openai.flavours import FLAVOURS, OTHER
@@ -38,7 +36,7 @@ ENDING_S = 2.0
 Look = Callable[[Wire], Awaitable[dict[str, float]]]
 
 
-class HealthWatch:
+class HealthWatch(Watch[Reading]):
     """A thread that looks from `zero_s` (`time.monotonic`) on while it is entered; idle where there is no endpoint.
 
     Each reading is of one look, `at_s` is when it was sent: `green` and `health_s`, or `completed`, `completion_s` and
@@ -47,39 +45,12 @@ class HealthWatch:
     """
 
     def __init__(self, spec: TargetSpec, known: Knowledge, zero_s: float) -> None:
+        super().__init__("health", ending_s=ENDING_S, on="health" in known.powers)
         self._spec, self._known, self._zero_s = spec, known, zero_s
-        self._new: list[Reading] = []
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="health", daemon=True)
-        self._on = "health" in known.powers
 
-    def taken(self) -> list[Reading]:
-        """The readings that have come since the last look, in the order in which they ended."""
-        with self._lock:
-            new, self._new = self._new, []
-        return new
-
-    def __enter__(self) -> Self:
-        if self._on:
-            self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """Look no longer; what was open is on record. May be called again."""
-        self._stop.set()
-        if self._on:
-            self._thread.join(ENDING_S)
-
-    # ── in the thread ──
-
-    def _run(self) -> None:
-        with suppress(ContextlabError, OSError):  # an address that cannot be opened has no health
+    def look(self) -> None:
+        """An address that cannot be opened has no health."""
+        with suppress(ContextlabError, OSError):
             asyncio.run(self._look())
 
     async def _look(self) -> None:
@@ -103,10 +74,10 @@ class HealthWatch:
     async def _over(self, due_s: float) -> bool:
         """Wait for a moment, or until the watch is over; whether it is."""
         while (left_s := due_s - time.monotonic()) > 0:
-            if self._stop.is_set():
+            if self.over.is_set():
                 return True
             await asyncio.sleep(min(left_s, 0.05))
-        return self._stop.is_set()
+        return self.over.is_set()
 
     async def _timed(self, name: str, look: Look, wire: Wire, began_s: float) -> None:
         """One look; whatever ends it, the reading says what was known then."""
@@ -123,9 +94,7 @@ class HealthWatch:
 
     def _tell(self, name: str, began_s: float, values: dict[str, float]) -> None:
         took = {f"{name}_s": round(time.monotonic() - began_s, 6)}
-        reading = Reading(source="health", at_s=round(began_s - self._zero_s, 6), values=values | took)
-        with self._lock:
-            self._new.append(reading)
+        self.see(Reading(source="health", at_s=round(began_s - self._zero_s, 6), values=values | took))
 
     async def _green(self, wire: Wire) -> dict[str, float]:
         path = FLAVOURS.get(self._known.flavour, OTHER).health_path

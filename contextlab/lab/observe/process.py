@@ -6,21 +6,19 @@ A look costs 1 to 2 ms of processor time on a machine with a few hundred process
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
 
 import psutil
 
 from contextlab.deeds import Reading, Victim
+from contextlab.lab.observe.watch import Watch
 
 EVERY_S = 0.5
-JOIN_S = 2.0
+ENDING_S = 2.0
 
 
-class ProcessWatch:
+class ProcessWatch(Watch[Reading]):
     """A thread that reads the tree of `root` from now on while it is entered; times count from `zero_s`.
 
     `root` is asked each time, since the target may have been started again; while it is None nothing is read.
@@ -34,34 +32,16 @@ class ProcessWatch:
         *,
         client_pids: Callable[[], Sequence[int]] = tuple,
     ) -> None:
+        super().__init__("process", ending_s=ENDING_S)
         self._root, self._zero_s, self._client_pids = root, zero_s, client_pids
         self._sums = CpuSums()
         self._client_sums = CpuSums()
-        self._readings: list[Reading] = []
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="process", daemon=True)
 
-    def taken(self) -> list[Reading]:
-        """The readings since the last look, oldest first."""
-        with self._lock:
-            new, self._readings = self._readings, []
-        return new
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join(JOIN_S)
-
-    def _run(self) -> None:
+    def look(self) -> None:
+        """Look at once, then every `EVERY_S`."""
         while True:
             self._look()
-            if self._stop.wait(EVERY_S):
+            if self.over.wait(EVERY_S):
                 return
 
     def _look(self) -> None:
@@ -74,8 +54,7 @@ class ProcessWatch:
         values["cpu_s"] = round(self._sums.add(processes), 3)
         clients = [one for pid in self._client_pids() for one in living_tree(pid)]
         values["client_cpu_s"] = round(self._client_sums.add(clients), 3)
-        with self._lock:
-            self._readings.append(Reading(source="process", at_s=at_s, values=values))
+        self.see(Reading(source="process", at_s=at_s, values=values))
 
 
 class CpuSums:
