@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 # Hundreds of processes start in a run of the tests; each would compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE
+GATED := fake:rejects --set token_delay_s=0.001
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: setup setup-dev demo test check fix types clean capture
+.PHONY: setup setup-dev demo test gate baseline check fix types clean capture
 
 setup: $(READY)
 setup-dev: $(READY_DEV)
@@ -23,7 +24,7 @@ $(READY): $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(READY_DEV): $(READY)
-	$(PIP) --editable '.[llama,hf,optuna,tier,dev]'
+	$(PIP) --editable '.[llama,hf,optuna,parquet,tier,dev]'
 	touch $@
 
 # Exit 1 means that the tool found something, which is what the demo is for.
@@ -33,6 +34,23 @@ demo: setup
 # Two files of tests at a time, for two cores; a test that is marked `alone` waits until it is.
 test: setup-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# The gate on itself: a target against the same target is never worse (1) and never dies (4). A busy machine leaves it
+# open (3), which is no failure of the gate.
+gate: setup
+	rm -rf build/gate
+	$(BIN)/contextlab gate run --base '$(GATED)' --candidate '$(GATED)' --blocks 7 --max-blocks 7 --requests 6 \
+	  --load warmup=1 --load reply_tokens=8 --output build/gate || test $$? -eq 3
+
+# The default target as it is, to be committed as what later records are compared with: make baseline REASON="…"
+baseline: export REASON := $(REASON)
+baseline: setup
+	@test -n "$$REASON" || { echo 'say why: make baseline REASON="…"'; exit 2; }
+	rm -rf build/baseline
+	$(BIN)/contextlab gate run --base smollm2 --candidate smollm2 --output build/baseline || test $$? -eq 3
+	@$(BIN)/contextlab report build/baseline --as json | grep -q '"contaminated": null' \
+	  || { echo 'the machine was not quiet: a baseline made now would mislead'; exit 3; }
+	$(BIN)/contextlab gate accept build/baseline --name smollm2 --reason "$$REASON"
 
 check: setup-dev types
 	$(BIN)/ruff format --check .

@@ -637,6 +637,11 @@ sweep        sweep (analysis.sweeps.Sweep): a sweep of `pareto` begins, or goes 
 measurement  measurement (analysis.sweeps.Measurement): one evaluation of one setting
 reference    reference: the point against which the hypervolume counts
 undecided    undecided: [{settings, why}], drift: what the search leaves open
+gate         gate (analysis.gate.stored.GateBegins): a gate begins, or goes on
+fingerprint  arm, fingerprint (analysis.gate.nouns.Fingerprint), known (Knowledge): an arm was open for the first time
+block        block (analysis.gate.nouns.Block), cost_s: both arms, measured side by side
+calibration  calibration (analysis.gate.nouns.Calibration): what a target against itself showed of this place
+gate_result  result (analysis.gate.nouns.GateResult): the verdict; the findings of it follow, and replace earlier ones
 end          verdict, exit {code, reason, all}
 """
 

@@ -7,7 +7,7 @@ is not known here, is told in words that hold whatever it did.
 from __future__ import annotations
 
 from contextlab.model import Outcome, Run, Verdict
-from contextlab.reports import grouping, pareto, summary
+from contextlab.reports import gate_facts, grouping, pareto, summary
 from contextlab.reports.chaos_words import EMULATED, fault_words, is_emulated, load_words
 from contextlab.reports.wording import clean, listed, quote
 
@@ -26,12 +26,16 @@ def word(run: Run) -> str:
     """FAILED, HELD, UNKNOWN or INTERRUPTED; a sweep that came to an end has MEASURED."""
     if summary.exit_status(run)["code"] in summary.INTERRUPT_CODES:
         return "INTERRUPTED"
+    if gated := _gated(run):
+        return gate_facts.word(gated)
     held = "MEASURED" if _swept(run) else "HELD"
     return {Verdict.FAIL: "FAILED", Verdict.PASS: held, Verdict.UNKNOWN: "UNKNOWN"}[summary.verdict(run)]
 
 
 def sentence(run: Run) -> str:
     """What happened, without the word."""
+    if gated := _gated(run):
+        return gate_facts.sentence(gated)
     what = summary.subject(run)
     failed = names(run, Verdict.FAIL)
     so_far = f"; failed so far: {failed}" if failed else ""
@@ -63,6 +67,8 @@ def sentence(run: Run) -> str:
 def tells_exit(run: Run) -> bool:
     """Whether the word says already why the run ended with its exit code, and there is no other reason."""
     status = summary.exit_status(run)
+    if _gated(run):
+        return status["code"] not in summary.INTERRUPT_CODES
     return len(status["all"]) <= 1 and {"FAILED": 1, "HELD": 0, "MEASURED": 0}.get(word(run)) == status["code"]
 
 
@@ -85,6 +91,11 @@ def _saying(run: Run, at_the_window: str, anyhow: str) -> str:
             probe = clean(places[0]) if len(places) == 1 else grouping.num_probes(run)
             return f"{probe} of {what}, repeated"
     return f"{what} {anyhow}"
+
+
+def _gated(run: Run) -> gate_facts.Shown | None:
+    """The gate of a run; None of every other one."""
+    return gate_facts.shown(run)[0] if summary.command(run) == "gate" else None
 
 
 def _swept(run: Run) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from contextlab.model import ContextlabError, Finding, Limits, Run, Verdict
-from contextlab.reports import chaos_json, grouping, pareto_json, summary
+from contextlab.reports import chaos_json, gate_json, grouping, pareto_json, summary
 
 
 def write(run: Run, out: TextIO) -> None:
@@ -94,6 +94,8 @@ def _own(command: str, run: Run | None = None) -> dict[str, Any]:
     match command:
         case "chaos":
             return {"experiments": chaos_json.experiments(run) if run is not None else []}
+        case "gate":
+            return gate_json.fields(run)
         case "pareto":
             return pareto_json.fields(run)
     return {}

@@ -5,7 +5,7 @@
 A listener of the lab, on standard error. It only looks: it writes no record, judges nothing, and what
 goes wrong here ends the display, never the run. The display draws itself in a thread of its own, so
 that a probe in which nothing happens is still seen to take time, and a record costs no drawing.
-A chaos experiment has more to show while it runs: `chaos_live`; so has a sweep: `pareto_live`.
+A chaos experiment has more to show while it runs: `chaos_live`; so has a sweep: `pareto_live`, and a gate: `gate_live`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rich.live import Live as Display
 from rich.text import Text
 
 from contextlab.model import Outcome, Verdict
-from contextlab.reports import pareto_live
+from contextlab.reports import gate_live, pareto_live
 from contextlab.reports.chaos_live import Scope
 from contextlab.reports.layout import grid, labelled
 from contextlab.reports.wording import COLOURS, MARKS, clean, clock, encodable, num
@@ -137,12 +137,14 @@ def _probe_name(record: Mapping[str, Any]) -> str:
 # ── what is shown ────────────────────────────────────────────────────────────────────────────────
 
 
-def view(progress: Progress, now_s: float, width: int, scope: Scope | pareto_live.Scope | None = None) -> Text:
+def view(
+    progress: Progress, now_s: float, width: int, scope: Scope | gate_live.Scope | pareto_live.Scope | None = None
+) -> Text:
     """The display: what is running, for how long and how much longer, and what was found so far.
 
     `scope`: the chaos experiment that runs; its arm stands below. Or the sweep, which is all there is.
     """
-    if isinstance(scope, pareto_live.Scope):
+    if isinstance(scope, gate_live.Scope | pareto_live.Scope):
         return Text("\n").join(scope.view(now_s, width))
     doing = [clean(part) for part in (progress.scenario, progress.probe, progress.text) if part] or ["starting"]
     running = scope if scope is not None and progress.probe else None
@@ -160,9 +162,11 @@ def view(progress: Progress, now_s: float, width: int, scope: Scope | pareto_liv
     return Text("\n").join(shown)
 
 
-def heartbeat(progress: Progress, now_s: float, scope: Scope | pareto_live.Scope | None = None) -> str:
+def heartbeat(
+    progress: Progress, now_s: float, scope: Scope | gate_live.Scope | pareto_live.Scope | None = None
+) -> str:
     """The same in one line of a log."""
-    if isinstance(scope, pareto_live.Scope):
+    if isinstance(scope, gate_live.Scope | pareto_live.Scope):
         return scope.heartbeat(now_s)
     arm = scope.heartbeat(now_s) if scope is not None and progress.probe else ""
     running = "/".join(part for part in (progress.scenario, progress.probe) if part)
@@ -202,7 +206,7 @@ class Live:
 
     def __init__(self, stream: TextIO, *, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         self._progress = Progress()
-        self._scope: Scope | pareto_live.Scope | None = None
+        self._scope: Scope | gate_live.Scope | pareto_live.Scope | None = None
         self._now = now
         self._heard = now()
         self._spoke_s = 0.0
@@ -240,6 +244,9 @@ class Live:
             self._scope = Scope(record)
         elif record.get("kind") == "sweep":
             self._scope = pareto_live.Scope(record)
+            event = self._scope.begins()
+        elif record.get("kind") == "gate":
+            self._scope = gate_live.Scope(record)
             event = self._scope.begins()
         if self._display is None:
             self._say(record.get("kind") == "scenario", event)

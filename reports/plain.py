@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import chaos, grouping, headline, pareto, summary
+from contextlab.reports import chaos, gate, grouping, headline, pareto, summary
 from contextlab.reports.grouping import Group
 from contextlab.reports.wording import (
     COUNTED_AS,
@@ -25,7 +25,7 @@ from contextlab.reports.wording import (
     value,
 )
 
-_LINES = {"chaos": chaos.lines, "pareto": pareto.lines}
+_LINES = {"chaos": chaos.lines, "gate": gate.lines, "pareto": pareto.lines}
 """What a command says in place of limits and outcomes."""
 
 
@@ -45,11 +45,12 @@ def lines(run: Run) -> Iterator[str]:
     else:
         yield from _under(_limits(run))
         yield from _under(_outcomes(run))
-    for wanted in (Verdict.FAIL, Verdict.UNKNOWN):
-        for group in grouping.groups(run, wanted):
-            yield from _under(_group(run, group))
-    yield from _under(_passed(run))
-    yield from _under(_skipped(run))
+    if summary.command(run) != "gate":  # whose findings are the rows of its table
+        for wanted in (Verdict.FAIL, Verdict.UNKNOWN):
+            for group in grouping.groups(run, wanted):
+                yield from _under(_group(run, group))
+        yield from _under(_passed(run))
+        yield from _under(_skipped(run))
     yield ""
     if command := summary.command_line(run):
         yield f"command: {' '.join(command)}"

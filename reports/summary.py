@@ -18,7 +18,7 @@ import msgspec
 
 from contextlab.experiment import Experiment
 from contextlab.model import Layer, Limit, Run, Verdict
-from contextlab.reports import grouping, pareto
+from contextlab.reports import gate_facts, grouping, pareto
 from contextlab.reports.wording import COUNTED_AS, clean, listed, num, value
 
 KILLED = "the run was killed before it could finish"
@@ -56,6 +56,8 @@ def tally_words(run: Run) -> str:
     """`41 probes: 7 failed, 2 unknown, 32 held`, and what was skipped; of a sweep, how much was measured."""
     if command(run) == "pareto" and (measured := pareto.tally_words(run)):
         return measured
+    if command(run) == "gate" and (gated := gate_facts.shown(run)[0]):
+        return gate_facts.tally(gated)
     counts = grouping.tally(run)
     words = [f"{counts[each]} {COUNTED_AS[each]}" for each in sorted(Verdict, reverse=True) if counts[each]]
     total = grouping.num_probes(run)
@@ -191,7 +193,7 @@ def provenance(run: Run) -> dict[str, list[str]]:
     header = run.header
     shown = (
         ""
-        if shlex.quote(target(run)) in command_line(run)
+        if command(run) == "gate" or shlex.quote(target(run)) in command_line(run)
         else " ".join(f"{name}={_setting(chosen)}" for name, chosen in _set(run))
     )
     seed = header.get("seed")
@@ -210,7 +212,7 @@ def command_line(run: Run) -> list[str]:
     argv = [str(word) for word in run.header.get("argv") or ()]
     if argv and re.search(r"(?:contextlab|\.py)$", argv[0]):  # the program itself
         argv = argv[1:]
-    return _words("contextlab", *argv) if argv else []
+    return shell_words("contextlab", *argv) if argv else []
 
 
 def next_command(run: Run) -> list[str]:
@@ -221,15 +223,19 @@ def next_command(run: Run) -> list[str]:
     """
     if command(run) == "pareto":
         return _next_sweep(run)
+    if command(run) == "gate":
+        return _next_gate(run)
     if command(run) == "chaos" and verdict(run) is not Verdict.PASS and (again := command_line(run)):
         return again
     for wanted in (Verdict.FAIL, Verdict.UNKNOWN):
         for group in grouping.groups(run, wanted):
             if group.example in run.findings:
-                return _words("contextlab", "replay", run.path, "--probe", _unique(run, group.example.probe, group))
+                return shell_words(
+                    "contextlab", "replay", run.path, "--probe", _unique(run, group.example.probe, group)
+                )
     if run.end is None or exit_status(run)["code"] in INTERRUPT_CODES or not run.findings:
-        return command_line(run) or _words("contextlab", command(run), target(run) or "--help")
-    return _words("contextlab", "report", run.path, "--as", "json")
+        return command_line(run) or shell_words("contextlab", command(run), target(run) or "--help")
+    return shell_words("contextlab", "report", run.path, "--as", "json")
 
 
 def _next_sweep(run: Run) -> list[str]:
@@ -237,10 +243,34 @@ def _next_sweep(run: Run) -> list[str]:
     argv = [str(word) for word in run.header.get("argv") or ()]
     cut = run.end is None or exit_status(run)["code"] in INTERRUPT_CODES
     if argv and pareto.is_whole(run) and not cut:
-        return _words("contextlab", "report", run.path, "--as", "json")
+        return shell_words("contextlab", "report", run.path, "--as", "json")
     if not argv or not pareto.is_begun(run):
-        return command_line(run) or _words("contextlab", command(run), target(run) or "--help")
+        return command_line(run) or shell_words("contextlab", command(run), target(run) or "--help")
     return command_line(replace(run, header={**run.header, "argv": pareto.going_on(argv, run, cut=cut)}))
+
+
+def _next_gate(run: Run) -> list[str]:
+    """Go on with a gate that was cut; repeat one that could not tell; read one that could."""
+    argv = [str(word) for word in run.header.get("argv") or ()]
+    cut = run.end is None or exit_status(run)["code"] in INTERRUPT_CODES
+    if cut and argv and "--resume" not in argv:
+        return command_line(replace(run, header={**run.header, "argv": [*argv, "--resume", run.path]}))
+    if argv and (cut or exit_status(run)["code"] in (3, 4, 5)):
+        return command_line(replace(run, header={**run.header, "argv": _without_output(argv)}))
+    stored = gate_facts.shown(run)[0]
+    if exit_status(run)["code"] == 0 and stored is not None and not stored.stored.begins.stored:
+        return shell_words("contextlab", "gate", "accept", run.path, "--reason", "TEXT")
+    return shell_words("contextlab", "report", run.path, "--as", "json")
+
+
+def _without_output(argv: list[str]) -> list[str]:
+    """The words of a command that is to be repeated in a folder of its own."""
+    kept = []
+    for place, word in enumerate(argv):
+        after = argv[place - 1] if place else ""
+        if word not in ("-o", "--output") and after not in ("-o", "--output") and not word.startswith("--output="):
+            kept.append(word)
+    return kept
 
 
 def _unique(run: Run, probe: str, group: grouping.Group) -> str:
@@ -249,7 +279,8 @@ def _unique(run: Run, probe: str, group: grouping.Group) -> str:
     return f"{group.example.scenario}/{probe}" if len(same) > 1 else probe
 
 
-def _words(*texts: str) -> list[str]:
+def shell_words(*texts: str) -> list[str]:
+    """Shell words, quoted and cleaned."""
     return [clean(shlex.quote(text)) for text in texts]
 
 

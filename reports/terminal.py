@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import chaos, grouping, headline, pareto, plain, summary
+from contextlab.reports import chaos, gate, grouping, headline, pareto, plain, summary
 from contextlab.reports.grouping import Group
 from contextlab.reports.layout import GAP, MARK_CELLS, command, flowing, grid, labelled, wrapped
 from contextlab.reports.matrix import matrix
@@ -46,7 +46,7 @@ _HEADLINES = {
     "UNKNOWN": "bold yellow",
     "INTERRUPTED": "bold yellow",
 }
-_SECTIONS = {"chaos": chaos.sections, "pareto": pareto.sections}
+_SECTIONS = {"chaos": chaos.sections, "gate": gate.sections, "pareto": pareto.sections}
 """What a command shows in place of limits and outcomes."""
 _BODY = 14
 """The column at which the body of a finding begins, after its labels."""
@@ -80,10 +80,11 @@ def _lines(run: Run, width: int) -> Iterator[Text]:
     else:
         yield from _section("limits", _limits(run, prose))
         yield from _section("outcomes", matrix(grouping.cells(run), width))
-    yield from _section("failed", _groups(run, Verdict.FAIL, prose))
-    yield from _section("unknown", _groups(run, Verdict.UNKNOWN, prose))
-    yield from _section("passed", _passed(run, prose))
-    yield from _section("skipped", _skipped(run, prose))
+    if summary.command(run) != "gate":  # whose findings are the rows of its table
+        yield from _section("failed", _groups(run, Verdict.FAIL, prose))
+        yield from _section("unknown", _groups(run, Verdict.UNKNOWN, prose))
+        yield from _section("passed", _passed(run, prose))
+        yield from _section("skipped", _skipped(run, prose))
     yield from _section("", _provenance(run, prose))
 
 
@@ -113,7 +114,7 @@ def _verdict(run: Run, width: int) -> list[Text]:
     lines += [Text(f"note: {quote(note)}") for note in summary.notes(run)]
     word = headline.word(run)
     rows = [[Text(), line] for line in lines]
-    rows[0][0] = Text(word, _HEADLINES[word])
+    rows[0][0] = Text(word, _HEADLINES.get(word) or f"bold {COLOURS[summary.verdict(run)]}")
     if tested := summary.target_facts(run):
         rows.append([Text("target", "dim"), Text(" · ".join(tested))])
     return grid(rows, width)

@@ -103,6 +103,11 @@ def pairs(evidence: Evidence, *, beside: str = "") -> list[tuple[str, str]]:
     return [(clean(name), value(thing)) for name, thing in (kept or evidence).items()]
 
 
+def then(first: str, more: str) -> str:
+    """Two sentences after each other, with a full stop between where the first has no end of its own."""
+    return f"{first}{'' if first.endswith(('.', '!', '?')) else '.'} {more}" if first and more else first or more
+
+
 def unsaid(num_reasons: int) -> str:
     """How many reasons are left out past `MAX_REASONS`; "" if none."""
     left = num_reasons - MAX_REASONS

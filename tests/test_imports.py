@@ -28,7 +28,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 RUNGS = (
-    {"__main__"},
+    {"__main__", "pytest_plugin"},
     {"cli"},
     {"lab"},
     {"registry"},
@@ -42,7 +42,9 @@ RUNGS = (
     {"model"},
 )
 RUNG_OF = {package: rung for rung, packages in enumerate(RUNGS) for package in packages}
-HEAVY = frozenset({"aiohttp", "httptools", "numpy", "pynvml", "ray", "torch", "transformers", "uvloop", "xllamacpp"})
+HEAVY = frozenset(
+    {"aiohttp", "httptools", "jinja2", "numpy", "pynvml", "ray", "torch", "transformers", "uvloop", "xllamacpp"}
+)
 STANDALONE = frozenset(
     {"contextlab.model", "contextlab.lab.keeper", "contextlab.lab.host.hogs", "contextlab.lab.undo.steps"}
 )

@@ -117,13 +117,14 @@ class Aftermath:
 def aftermaths(trial: Trial) -> tuple[Aftermath, ...]:
     """One for each death by our hand in the arm with the faults, in their order."""
     arm = trial.fault
-    if arm is None:
+    ours = [death for death in settled(arm.deaths) if death.ours] if arm is not None else []
+    if arm is None or not ours:
         return ()
     usual = norms(trial.control.samples) if trial.control is not None else norms(())
     samples = [*arm.samples, *arm.uncounted]
     readings = judge_all(samples, trial.references, usual)
     found = []
-    for death in (one for one in settled(arm.deaths) if one.ours):
+    for death in ours:
         there = [(sample, readings[sample.index]) for sample in samples if _was_open(sample, death)]
         broken = tuple(one for one in there if not _came_whole(*one))
         found.append(Aftermath(death=death, readings=broken, in_time=len(there) - len(broken)))

@@ -116,7 +116,7 @@ def losses(trial: Trial) -> list[Loss]:
     phases = _of_fault_arm(arm, trial.experiment)
     found = []
     for mixed, there in _by_kind([*phases[Phase.DURING], *phases[Phase.AFTER]]).items():
-        lost = sorted((_lost_s(one, arm), one.index, fate(one)) for one in there if fate(one) is not Fate.SERVED)
+        lost = sorted((_lost_s(one, arm), one.index, what) for one in there if (what := fate(one)) is not Fate.SERVED)
         if lost:
             found.append(
                 Loss(
@@ -159,7 +159,7 @@ def _quality(experiment: Experiment, mixed: int, phase: Phase, there: Sequence[S
         mixed=mixed,
         phase=phase,
         fates=Counter(map(fate, there)),
-        num_clear=sum(fate(one) is Fate.REFUSED and is_clear(one) for one in there),
+        num_clear=sum(is_clear(one) and fate(one) is Fate.REFUSED for one in there),
         ttft_p50=Distribution([ttft_s(one)] for one in there).quantile(0.5),
     )
 

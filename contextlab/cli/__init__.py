@@ -18,6 +18,8 @@ from contextlab.cli import (
     calibrate,
     chaos,
     faults,
+    gate,
+    history,
     inspect,
     models,
     overflow,
@@ -46,7 +48,9 @@ app.command(name="inspect", rich_help_panel="Find out", epilog=inspect.EPILOG)(i
 app.command(name="calibrate", rich_help_panel="Set up", epilog=calibrate.EPILOG)(calibrate.calibrate)
 app.command(name="replay", rich_help_panel="Find out", epilog=replay.EPILOG)(replay.replay)
 app.command(name="recover", rich_help_panel="Set up", epilog=recover.EPILOG)(recover.recover)
+app.command(name="history", rich_help_panel="Read", epilog=history.EPILOG)(history.history)
 app.command(name="report", rich_help_panel="Read", epilog=report.EPILOG)(report.report)
+app.add_typer(gate.app, name="gate", rich_help_panel="Find out")
 app.add_typer(scenarios.app, name="scenarios", rich_help_panel="Read")
 app.add_typer(faults.app, name="faults", rich_help_panel="Read")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")

@@ -19,6 +19,7 @@ Examples:
   contextlab inspect model.gguf --budget 24GiB --concurrency 8 --context 32768
   contextlab inspect ~/models/llama/ --budget 80GiB --cache-type fp8 --json
   contextlab inspect http://127.0.0.1:8080
+  contextlab inspect models/llama/config.json --sarif > contextlab.sarif
 
 Exit 0: nothing contradicts anything. Exit 1: limits contradict each other, or what was asked for does not fit.
 Exit 2: wrong usage. Exit 4: the target cannot be read.
@@ -56,6 +57,10 @@ def inspect(
     ] = None,
     settings: Set = None,
     json: Json = False,
+    sarif: Annotated[
+        bool,
+        typer.Option("--sarif", help="Print what contradicts what in the model's files as SARIF (code scanning)."),
+    ] = False,
     i_own_this: IOwnThis = False,
 ) -> None:
     """Show a model's limits by layer, which one ends a context, what contradicts what, and what fits into memory."""
@@ -76,6 +81,10 @@ def inspect(
     with printing() as out:
         if json:
             inspection.write_json(inspection.document(found), out)
+        elif sarif:
+            from contextlab.reports.sarif import inspection_document
+
+            inspection.write_json(inspection_document(found), out)
         else:
             inspection.write_text(found, out)
     raise typer.Exit(found.exit_code)

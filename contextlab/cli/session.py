@@ -27,6 +27,8 @@ from contextlab.targets import http
 
 LOCAL_NAMES = frozenset({"localhost", "ip6-localhost"})
 CONFIG_KEYS = ("allow", "fail_on")
+OTHERS_KEYS = ("gate",)
+"""Tables of the project's configuration that other commands read."""
 SMALLEST_MEMORY_BYTES = 16 << 20
 """No server, not even one of ours, starts in less."""
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
@@ -49,6 +51,11 @@ class Session:
         self._quiet = quiet or json
         self._runs = runs
         self._output = output
+
+    @property
+    def runs(self) -> Path:
+        """The folder that holds the runs."""
+        return self._runs
 
     def retarget(self, target: str | None) -> None:
         """Take the target that a plan names, where the command line names none. Raises UsageError without one."""
@@ -202,7 +209,7 @@ def _config(path: Path) -> dict[str, object]:
         if not isinstance(table, dict):
             raise UsageError(f"{path}: {name}={table!r}: must be a table", "for example [tool.contextlab]")
     for key in table:
-        if key not in CONFIG_KEYS:
+        if key not in (*CONFIG_KEYS, *OTHERS_KEYS):
             close = get_close_matches(key, CONFIG_KEYS, n=1)
             hint = f"did you mean {close[0]}? " if close else ""
             raise UsageError(

@@ -219,6 +219,9 @@ def _gather(path: Path, header: Record, records: list[dict[str, Any]]) -> Run:
                 events[(*place, record["exchange"])].append((record["at_s"], revive(record["event"], Event)))
             case "finding":
                 findings.append(revive(record, Finding))
+            case "gate":  # what an earlier attempt concluded holds no more
+                findings = [one for one in findings if one.scenario != "gate"]
+                skips = [one for one in skips if one.scenario != "gate"]
             case "skip":
                 skips.append(revive(record, Skip))
             case "end":

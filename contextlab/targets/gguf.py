@@ -108,7 +108,9 @@ def smollm2_file() -> Path | None:
     return file if file.is_file() else None
 
 
-def _model_file(spec: TargetSpec) -> Path:
+def model_file(spec: TargetSpec) -> Path:
+    """The file of this target's model. Raises UsageError where none is named, UnableError where the preset's is not
+    installed."""
     if spec.address:
         return Path(spec.address).expanduser()
     if spec.name not in PRESETS:
@@ -131,7 +133,7 @@ def server(spec: TargetSpec) -> ServerCommand:
             "a gguf target needs llama.cpp, which is not installed",
             "install the extra: pip install 'contextlab[llama]'",
         )
-    file = _model_file(spec)
+    file = model_file(spec)
     check_gguf(file)
     settings = {setting.name: spec.settings.get(setting.name, setting.default) for setting in SETTINGS}
     port = settings["port"]

@@ -149,7 +149,7 @@ OPTIONS = [
     wrong("option", "fake:caps", "--sceanrio", "x", says=("--sceanrio", "contextlab overflow --help")),
     Case(name="command", words=("overfow", "smollm2"), says=("'overfow'", "overflow", "contextlab --help")),
     Case(name="replay-no-probe", words=("replay", "latest"), says=("--probe", "contextlab replay --help")),
-    Case(name="report-form", words=("report", "latest", "--as", "pdf"), says=("'pdf'", "json, jsonl, terminal")),
+    Case(name="report-form", words=("report", "latest", "--as", "pdf"), says=("'pdf'", "html, json, jsonl")),
     Case(name="models-name", words=("models", "add", "smolm2"), says=("'smolm2'", "choose from: smollm2")),
     Case(name="show-name", words=("scenarios", "show", "find-limt"), says=("'find-limt'", "did you mean find-limit?")),
     Case(name="settings-name", words=("scenarios", "settings", "smol"), says=("'smol'", "did you mean smollm2")),

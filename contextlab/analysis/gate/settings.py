@@ -68,7 +68,7 @@ def read(table: Mapping[str, Any], where: str, today: date) -> Settings:
     )
 
 
-def changed(settings: Settings, **said: int | bool | None) -> Settings:
+def changed(settings: Settings, **said: Any) -> Settings:
     """The same with what the command line said (None: nothing). Fewer blocks than planned lower the most, too."""
     plan, load = settings.plan, settings.load
     blocks, most = said.get("blocks"), said.get("max_blocks")

@@ -90,16 +90,16 @@ def read(records: Iterable[Record]) -> Stored | None:
     for record in records:
         match record.get("kind"):
             case "gate":
-                begins = msgspec.convert(record["gate"], GateBegins)
+                begins = msgspec.convert(record["gate"], GateBegins, str_keys=True)
                 attempts, result = attempts + 1, None
             case "block":
-                blocks.append(msgspec.convert(record["block"], Block))
+                blocks.append(msgspec.convert(record["block"], Block, str_keys=True))
             case "fingerprint":
-                prints[str(record["arm"])] = msgspec.convert(record["fingerprint"], Fingerprint)
+                prints[str(record["arm"])] = msgspec.convert(record["fingerprint"], Fingerprint, str_keys=True)
             case "gate_result":
-                result = msgspec.convert(record["result"], GateResult)
+                result = msgspec.convert(record["result"], GateResult, str_keys=True)
             case "calibration":
-                calibration = msgspec.convert(record["calibration"], Calibration)
+                calibration = msgspec.convert(record["calibration"], Calibration, str_keys=True)
     if begins is None:
         return None
     return Stored(
@@ -180,7 +180,7 @@ _UNKNOWN = (Outcome.UNKNOWN, Verdict.UNKNOWN)
 
 
 def findings(result: GateResult) -> list[Finding]:
-    """One finding for each thing that gates, so that every writer can show it: metrics, exact values, shares, budgets."""
+    """One finding for each metric that gates, exact difference, share and budget: so that every writer can show it."""
     found = [_metric(one, advised=bool(result.advice)) for one in result.metrics if one.gating]
     for one in result.exact:
         verdict = (Outcome.DEGRADED, Verdict.FAIL) if one.gating else _UNKNOWN
@@ -214,7 +214,7 @@ def _metric(one: MetricResult, *, advised: bool) -> Finding:
         "smallest_effect": one.smallest_effect,
         "blocks_to_decide": one.blocks_to_decide,
     }
-    said = {name: round(value, 6) if isinstance(value, float) else value for name, value in numbers.items()}
+    said = {name: float(f"{value:.6g}") if isinstance(value, float) else value for name, value in numbers.items()}
     return _finding(one.metric.name, verdict, f"{one.verdict}: {one.why}", said)
 
 

@@ -1,0 +1,1 @@
+"""What a gate measures, launch by launch; its loop, its baselines, and where its settings are read."""
