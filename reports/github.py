@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import anchors, cases, grouping, headline, summary
+from contextlab.reports import anchors, cases, gate_facts, grouping, headline, summary
 from contextlab.reports.cases import Status
+from contextlab.reports.chaos_words import NONE
 from contextlab.reports.grouping import Group
 from contextlab.reports.wording import encodable, listed, num, quote, then
 
@@ -40,10 +41,24 @@ def _annotations(run: Run) -> Iterator[str]:
     itself = cases.cases(run)[0]
     if itself.status is Status.BROKEN:
         yield _command("error", itself.kind, f"{summary.command(run)} could not be made whole: {itself.message}")
+    if summary.command(run) == "gate":
+        yield from _compared(run)
+        return
     for wanted, level in _LEVELS.items():
         for group in grouping.groups(run, wanted):
             where = anchors.of_finding(run, group.example)
             yield _command(level, str(group.example.outcome), _message(run, group), file=where)
+
+
+def _compared(run: Run) -> Iterator[str]:
+    """What a gate compared, one thing an annotation: its findings have one cause only on paper."""
+    one, _ = gate_facts.shown(run)
+    rows = (*one.counted, *one.metrics, *one.budgets) if one is not None else ()
+    for wanted, level in _LEVELS.items():
+        for row in rows:
+            if row.verdict is wanted:
+                numbers = f"{row.base} to {row.candidate}, {row.change}, margin {row.margin}: "
+                yield _command(level, f"{row.name} {row.word}", f"{'' if row.change == NONE else numbers}{row.why}")
 
 
 def _message(run: Run, group: Group) -> str:

@@ -54,6 +54,8 @@ def _blocks(run: Run) -> Iterator[list[str]]:
         )
     if summary.command(run) == "overflow":
         yield _limits(run)
+    if summary.command(run) == "gate":  # whose findings are the rows of its table
+        return
     yield _outcomes(run)
     for wanted in (Verdict.FAIL, Verdict.UNKNOWN):
         found = grouping.groups(run, wanted)

@@ -81,6 +81,14 @@ def test_a_finding_in_a_file_stands_at_the_file() -> None:
     assert told["line"] == "1"
 
 
+def test_what_a_gate_compared_is_told_one_by_one() -> None:
+    found = parsed(written(github.write, made("gate-regressed")))
+    titles = [told["title"] for _, told, _ in found]
+    assert titles[:3] == ["over.outcome DIFFERS", "over.status DIFFERS", "ttft_p50 ↓ REGRESSED"]
+    assert found[2][2].startswith("123 ms to 142 ms, +15.1%, margin 5%: worse by more than the margin")
+    assert all(level == "warning" for level, _, _ in parsed(written(github.write, made("gate-inconclusive")))[:-1])
+
+
 @pytest.mark.parametrize("text", ["a\n::error::b", "50% off, now: 1,2", "\r\n::stop-commands::x", "%0A::error::y"])
 def test_no_text_ends_its_line(text: str) -> None:
     found: list[Any] = parsed(written(github.write, sample.hostile(text)))

@@ -121,6 +121,14 @@ def test_chaos_and_sweeps_have_their_tables() -> None:
     assert "| setting | tokens_per_s | p99 ttft | repeats | stands |" in sweep
 
 
+def test_a_gate_is_its_table_in_the_summary_and_in_the_comment() -> None:
+    for write in (markdown.write, comment.write):
+        text = written(write, made("gate-regressed"))
+        assert "| ✗ | ttft_p50 ↓ | 123 ms | 142 ms | +15.1% (+13.1% to +17.1%) | 5% |" in text
+        assert "#### Outcomes" not in text
+    assert "The noise of this place" in written(markdown.write, made("gate-calibrated"))
+
+
 def test_a_killed_run_says_so() -> None:
     text = written(markdown.write, sample.killed())
     assert "the run was killed before it could finish" in text
