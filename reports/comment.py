@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import figures, grouping, headline, summary
-from contextlab.reports.cases import slug
-from contextlab.reports.markdown_text import code, prose, put, table
-from contextlab.reports.wording import MARKS, listed, num
+from contextlab.reports.parts import figures, grouping, headline, summary
+from contextlab.reports.parts.cases import slug
+from contextlab.reports.parts.markdown_text import code, prose, put, table
+from contextlab.reports.parts.wording import MARKS, listed, num
 
 MAX_ROWS = 8
 MAX_CHARS = 160

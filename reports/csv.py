@@ -10,8 +10,8 @@ import math
 from typing import TextIO
 
 from contextlab.model import NothingMeasured, Run
-from contextlab.reports.rows import Cell, rows
-from contextlab.reports.wording import clean, encodable
+from contextlab.reports.parts.rows import Cell, rows
+from contextlab.reports.parts.wording import clean, encodable
 
 _FORMULAS = ("=", "+", "-", "@")
 

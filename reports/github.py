@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import anchors, cases, gate_facts, grouping, headline, summary
-from contextlab.reports.cases import Status
-from contextlab.reports.chaos_words import NONE
-from contextlab.reports.grouping import Group
-from contextlab.reports.wording import encodable, listed, num, quote, then
+from contextlab.reports.chaos.words import NONE
+from contextlab.reports.gate import facts as gate_facts
+from contextlab.reports.parts import anchors, cases, grouping, headline, summary
+from contextlab.reports.parts.cases import Status
+from contextlab.reports.parts.grouping import Group
+from contextlab.reports.parts.wording import encodable, listed, num, quote, then
 
 MAX_ANNOTATIONS = 5
 _LEVELS = {Verdict.FAIL: "error", Verdict.UNKNOWN: "warning"}

@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import TextIO
 
 from contextlab.model import Run
-from contextlab.reports import summary
 from contextlab.reports.page import comparison, experiments, findings, gate, limits, outcomes, provenance, sweep, top
 from contextlab.reports.page.rendering import rendered
 from contextlab.reports.page.section import Section
+from contextlab.reports.parts import summary
 
 MOST_BYTES = 2_000_000
 """A page that would be larger leaves out the record, which is in the run's folder anyhow."""

@@ -20,9 +20,9 @@ from contextlab.capacity.plan import Answer, Choice, Memory, sized
 from contextlab.capacity.shape import ModelShape
 from contextlab.model import ContextlabError, Limit, Verdict
 from contextlab.reports.json import encoded
-from contextlab.reports.layout import MARK_CELLS, flowing, grid, labelled, wrapped
+from contextlab.reports.parts.layout import MARK_CELLS, flowing, grid, labelled, wrapped
+from contextlab.reports.parts.wording import COLOURS, MARKS, clean, encodable, num, value
 from contextlab.reports.terminal import MAX_PROSE, MIN_WIDTH
-from contextlab.reports.wording import COLOURS, MARKS, clean, encodable, num, value
 
 SCHEMA = "contextlab.inspect/1"
 MAX_LAYER_CHARS = 400

@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from contextlab.model import ContextlabError, Finding, Limits, Run, Verdict
-from contextlab.reports import chaos_json, gate_json, grouping, pareto_json, summary
+from contextlab.reports.chaos import json as chaos_json
+from contextlab.reports.gate import json as gate_json
+from contextlab.reports.pareto import json as pareto_json
+from contextlab.reports.parts import grouping, summary
 
 
 def write(run: Run, out: TextIO) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import TextIO
 
 from contextlab.model import Run
-from contextlab.reports import cases, summary
-from contextlab.reports.cases import Case, Status
-from contextlab.reports.wording import clean, value
+from contextlab.reports.parts import cases, summary
+from contextlab.reports.parts.cases import Case, Status
+from contextlab.reports.parts.wording import clean, value
 
 _ELEMENTS = {Status.FAILED: "failure", Status.BROKEN: "error", Status.SKIPPED: "skipped"}
 

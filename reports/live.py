@@ -23,10 +23,11 @@ from rich.live import Live as Display
 from rich.text import Text
 
 from contextlab.model import Outcome, Verdict
-from contextlab.reports import gate_live, pareto_live
-from contextlab.reports.chaos_live import Scope
-from contextlab.reports.layout import grid, labelled
-from contextlab.reports.wording import COLOURS, MARKS, clean, clock, encodable, num
+from contextlab.reports.chaos.live import Scope
+from contextlab.reports.gate import live as gate_live
+from contextlab.reports.pareto import live as pareto_live
+from contextlab.reports.parts.layout import grid, labelled
+from contextlab.reports.parts.wording import COLOURS, MARKS, clean, clock, encodable, num
 
 DRAWS_PER_S = 8
 HEARTBEAT_S = 15.0

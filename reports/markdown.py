@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import chaos, figures, grouping, headline, summary
-from contextlab.reports.grouping import Group
-from contextlab.reports.markdown_text import code, folded, prose, put, table
-from contextlab.reports.wording import COUNTED_AS, MARKS, MAX_REASONS, listed, num, pairs, quote, unsaid, value
+from contextlab.reports.chaos import text as chaos
+from contextlab.reports.parts import figures, grouping, headline, summary
+from contextlab.reports.parts.grouping import Group
+from contextlab.reports.parts.markdown_text import code, folded, prose, put, table
+from contextlab.reports.parts.wording import COUNTED_AS, MARKS, MAX_REASONS, listed, num, pairs, quote, unsaid, value
 
 MAX_BYTES = 200 << 10
 """GitHub drops a whole summary above 1 MiB, and several steps share it."""

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from contextlab.model import NothingMeasured, Run, UnableError, UsageError
-from contextlab.reports import summary
-from contextlab.reports.rows import Cell, rows
-from contextlab.reports.wording import clean
+from contextlab.reports.parts import summary
+from contextlab.reports.parts.rows import Cell, rows
+from contextlab.reports.parts.wording import clean
 
 _NEXT = "contextlab report RUN --as parquet > FILE.parquet"
 

@@ -17,10 +17,10 @@ from typing import Any, TextIO
 from contextlab import __version__
 from contextlab.capacity.inspection import Inspection
 from contextlab.model import Run, Verdict
-from contextlab.reports import anchors, grouping, summary
-from contextlab.reports.cases import slug
 from contextlab.reports.json import encoded
-from contextlab.reports.wording import clean, quote, then
+from contextlab.reports.parts import anchors, grouping, summary
+from contextlab.reports.parts.cases import slug
+from contextlab.reports.parts.wording import clean, quote, then
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 VERSION = "2.1.0"

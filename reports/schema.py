@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any, TextIO
 
 from contextlab.model import Run, UsageError
-from contextlab.reports import summary
+from contextlab.reports.parts import summary
 
 ENVELOPE = "envelope"
 

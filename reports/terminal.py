@@ -14,11 +14,14 @@ from rich.console import Console
 from rich.text import Text
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import chaos, gate, grouping, headline, pareto, plain, summary
-from contextlab.reports.grouping import Group
-from contextlab.reports.layout import GAP, MARK_CELLS, command, flowing, grid, labelled, wrapped
-from contextlab.reports.matrix import matrix
-from contextlab.reports.wording import (
+from contextlab.reports.chaos import text as chaos
+from contextlab.reports.gate import text as gate
+from contextlab.reports.pareto import text as pareto
+from contextlab.reports.parts import grouping, headline, plain, summary
+from contextlab.reports.parts.grouping import Group
+from contextlab.reports.parts.layout import GAP, MARK_CELLS, command, flowing, grid, labelled, wrapped
+from contextlab.reports.parts.matrix import matrix
+from contextlab.reports.parts.wording import (
     COLOURS,
     MARKS,
     MAX_REASONS,

@@ -17,7 +17,8 @@ EXITS = {"better": 0, "worse": 1, "not told apart": 3}
 def compared(old: str, new: str, runs: Path, *, as_json: bool) -> int:
     """Print the comparison and return the exit code: 1 where the new frontier is worse for sure, 3 where it cannot be
     told, else 0. Both count against the old run's reference. Raises NothingMeasured where one has no sweep."""
-    from contextlab.reports import pareto, pareto_json
+    from contextlab.reports.pareto import json as pareto_json
+    from contextlab.reports.pareto import text as pareto
 
     found = []
     for name in (old, new):

@@ -13,7 +13,7 @@ from contextlab.cli.options import Json
 from contextlab.cli.output import in_words, printing
 
 if TYPE_CHECKING:
-    from contextlab.reports.history import History
+    from contextlab.reports.history.text import History
 
 FORMS = ("terminal", "html", "json")
 EPILOG = """
@@ -32,8 +32,8 @@ def history(
     json: Json = False,
 ) -> None:
     """Show each metric over the runs of a folder, oldest first; changes of its level are advice, and never fail."""
-    from contextlab.reports import history as writing
-    from contextlab.reports.history_page import write_page
+    from contextlab.reports.history import text as writing
+    from contextlab.reports.history.page import write_page
 
     try:
         form = _form(form, json)
@@ -62,8 +62,8 @@ def collected(folder: Path) -> History:
     from contextlab.analysis.history import groups
     from contextlab.lab.journal import read_run
     from contextlab.model import ContextlabError, NothingMeasured, UsageError
-    from contextlab.reports.history import History, LeftOut
-    from contextlab.reports.history_entries import entry
+    from contextlab.reports.history.entries import entry
+    from contextlab.reports.history.text import History, LeftOut
 
     if not os.path.isdir(folder):
         raise UsageError(f"folder={str(folder)!r}: there is no such folder", "name one that holds runs, such as runs/")

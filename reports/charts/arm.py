@@ -13,8 +13,8 @@ from contextlab.analysis.quantiles import value_at
 from contextlab.analysis.replies import answered, ttft_s
 from contextlab.deeds import Deed
 from contextlab.experiment import Arm, Phase, Sample
-from contextlab.reports.chaos_figures import Shown
-from contextlab.reports.chaos_words import fault_words, number, seconds, short, unit_of
+from contextlab.reports.chaos.figures import Shown
+from contextlab.reports.chaos.words import fault_words, number, seconds, short, unit_of
 from contextlab.reports.charts.axis import Axis, fitted, grid, ground, linear, margin
 from contextlab.reports.charts.drawing import (
     MOST_POINTS,
@@ -38,7 +38,7 @@ from contextlab.reports.charts.drawing import (
     text,
 )
 from contextlab.reports.charts.ecdf import Limit
-from contextlab.reports.wording import clean, num
+from contextlab.reports.parts.wording import clean, num
 
 MOST_LABELS = 3
 """So many faults are named in the drawing; the text beside it names all of them."""

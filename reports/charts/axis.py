@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from contextlab.reports.charts.drawing import Mark, line, text
-from contextlab.reports.pareto_plot import Scale, scale
+from contextlab.reports.pareto.plot import Scale, scale
 
 _PX_PER_X_TICK = 74
 _PX_PER_Y_TICK = 34

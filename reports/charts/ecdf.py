@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contextlab.analysis.quantiles import Quantile
-from contextlab.reports.chaos_figures import Unit, quantile
-from contextlab.reports.chaos_table import cell
-from contextlab.reports.chaos_words import number, seconds, unit_of
+from contextlab.reports.chaos.figures import Unit, quantile
+from contextlab.reports.chaos.table import cell
+from contextlab.reports.chaos.words import number, seconds, unit_of
 from contextlab.reports.charts.axis import Axis, fitted, grid, linear
 from contextlab.reports.charts.drawing import (
     HALF,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from contextlab.reports.chaos_words import percent
+from contextlab.reports.chaos.words import percent
 from contextlab.reports.charts.drawing import NARROW, WIDE, Chart, Drawing, Mark, Table, rect, shortened, text
-from contextlab.reports.wording import clean
+from contextlab.reports.parts.wording import clean
 
 LEAST_SHARE = 0.003
 """Calls in which less of the time was spent are left out, as are those that are deeper than `MOST_DEEP`."""

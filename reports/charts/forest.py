@@ -26,7 +26,7 @@ from contextlab.reports.charts.drawing import (
     shortened,
     text,
 )
-from contextlab.reports.pareto_figures import signed
+from contextlab.reports.pareto.figures import signed
 
 MOST_WORSE = 3.0
 """The axis ends where something is so many times worse or better; what lies beyond is cut there."""

@@ -27,8 +27,8 @@ from contextlab.reports.charts.drawing import (
     steps,
     text,
 )
-from contextlab.reports.pareto_figures import Row, Shown, goal_names, scaled, slo_text, statuses, unit_of
-from contextlab.reports.wording import clean, listed, num
+from contextlab.reports.pareto.figures import Row, Shown, goal_names, scaled, slo_text, statuses, unit_of
+from contextlab.reports.parts.wording import clean, listed, num
 
 _LOOKS = {Membership.MEMBER: "member", Membership.UNDECIDED: "undecided", Membership.DOMINATED: "dominated"}
 _RANKS = {Membership.DOMINATED: 0, Membership.UNDECIDED: 1, Membership.MEMBER: 2}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contextlab.reports.chaos_words import number, short
+from contextlab.reports.chaos.words import number, short
 from contextlab.reports.charts.axis import fitted, grid, linear, margin
 from contextlab.reports.charts.drawing import (
     HALF,

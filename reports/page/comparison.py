@@ -12,14 +12,17 @@ from typing import Any
 from contextlab.analysis.tradeoffs import compare
 from contextlab.experiment import Phase
 from contextlab.model import ContextlabError, Run, Verdict
-from contextlab.reports import chaos_figures, grouping, headline, pareto, pareto_figures, summary
-from contextlab.reports.chaos_figures import Shown
-from contextlab.reports.chaos_table import cell
+from contextlab.reports.chaos import figures as chaos_figures
+from contextlab.reports.chaos.figures import Shown
+from contextlab.reports.chaos.table import cell
 from contextlab.reports.charts import arm, ecdf
 from contextlab.reports.page.experiments import curve
 from contextlab.reports.page.section import Section
 from contextlab.reports.page.top import section as top
-from contextlab.reports.wording import COUNTED_AS, MARKS, clean, value
+from contextlab.reports.pareto import figures as pareto_figures
+from contextlab.reports.pareto import text as pareto
+from contextlab.reports.parts import grouping, headline, summary
+from contextlab.reports.parts.wording import COUNTED_AS, MARKS, clean, value
 
 NAMES = ("A", "B")
 MOST_ROWS = 200

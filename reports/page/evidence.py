@@ -10,7 +10,7 @@ from typing import Any
 
 from contextlab.model import Exchange, Message, Run
 from contextlab.reports.json import encoded
-from contextlab.reports.wording import clean, value
+from contextlab.reports.parts.wording import clean, value
 
 MOST_EXCHANGES = 3
 HEAD_CHARS, TAIL_CHARS = 700, 300

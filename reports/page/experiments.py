@@ -11,13 +11,17 @@ from typing import Any
 from contextlab.analysis.phases import disturbances, is_disturbed
 from contextlab.experiment import Arm, Phase
 from contextlab.model import Outcome, Run
-from contextlab.reports import chaos_beside, chaos_facts, chaos_figures, chaos_qos, summary
-from contextlab.reports.chaos_figures import Row, Shown, Unit
-from contextlab.reports.chaos_table import INSUFFICIENT, cell
+from contextlab.reports.chaos import beside as chaos_beside
+from contextlab.reports.chaos import facts as chaos_facts
+from contextlab.reports.chaos import figures as chaos_figures
+from contextlab.reports.chaos import qos as chaos_qos
+from contextlab.reports.chaos.figures import Row, Shown, Unit
+from contextlab.reports.chaos.table import INSUFFICIENT, cell
 from contextlab.reports.charts import arm, ecdf, flame, lines
 from contextlab.reports.charts.drawing import MOST_POINTS, Chart
 from contextlab.reports.page.section import Section
-from contextlab.reports.wording import clean
+from contextlab.reports.parts import summary
+from contextlab.reports.parts.wording import clean
 
 POINTS_ON_PAGE = 12_000
 """All experiments of a page together draw so many requests one by one; the rest goes into bins."""

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from contextlab.model import Finding, Run, Verdict
-from contextlab.reports import chaos, grouping, summary
-from contextlab.reports.grouping import Group
+from contextlab.reports.chaos import text as chaos
 from contextlab.reports.page.evidence import exchanges
 from contextlab.reports.page.section import Section
-from contextlab.reports.wording import MAX_REASONS, clean, grounds, listed, named, pairs, quote, unsaid
+from contextlab.reports.parts import grouping, summary
+from contextlab.reports.parts.grouping import Group
+from contextlab.reports.parts.wording import MAX_REASONS, clean, grounds, listed, named, pairs, quote, unsaid
 
 MOST_ROWS = 400
 """Judgements in the table; the rest is counted, and in the record. What failed comes first."""

@@ -6,13 +6,14 @@ from typing import Any
 
 from contextlab.analysis.gate.nouns import Block, MetricResult
 from contextlab.model import Run, Verdict
-from contextlab.reports import gate_facts, summary
-from contextlab.reports.chaos_words import NONE
+from contextlab.reports.chaos.words import NONE
 from contextlab.reports.charts.drawing import Table
 from contextlab.reports.charts.forest import Effect, forest
-from contextlab.reports.gate_facts import Row, Shown, in_unit, shown_name
+from contextlab.reports.gate import facts as gate_facts
+from contextlab.reports.gate.facts import Row, Shown, in_unit, shown_name
 from contextlab.reports.page.section import Section
-from contextlab.reports.wording import clean
+from contextlab.reports.parts import summary
+from contextlab.reports.parts.wording import clean
 
 _LOOKS = {Verdict.PASS: "held", Verdict.UNKNOWN: "unknown", Verdict.FAIL: "failed", None: ""}
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlab.model import Run
-from contextlab.reports import summary
 from contextlab.reports.charts import bars
 from contextlab.reports.page.section import Section
-from contextlab.reports.wording import clean
+from contextlab.reports.parts import summary
+from contextlab.reports.parts.wording import clean
 
 
 def section(run: Run) -> Section:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlab.model import Run
-from contextlab.reports import grouping, summary
 from contextlab.reports.page.section import Section
-from contextlab.reports.wording import clean, quote
+from contextlab.reports.parts import grouping, summary
+from contextlab.reports.parts.wording import clean, quote
 
 
 def section(run: Run) -> Section:

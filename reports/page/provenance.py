@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlab.model import Run
-from contextlab.reports import grouping, summary
 from contextlab.reports.page.embedding import embedded
 from contextlab.reports.page.section import Section
-from contextlab.reports.wording import clean, num, value
+from contextlab.reports.parts import grouping, summary
+from contextlab.reports.parts.wording import clean, num, value
 
 _HOST = ("load", "pressure", "steal", "psi", "throttled")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from contextlab.model import Verdict
 from contextlab.reports.page.section import Section
-from contextlab.reports.wording import COUNTED_AS, MARKS, clean
+from contextlab.reports.parts.wording import COUNTED_AS, MARKS, clean
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from contextlab.analysis.frontier import Direction
 from contextlab.model import Run
-from contextlab.reports import pareto_facts, pareto_figures, pareto_table, summary
-from contextlab.reports.chaos_words import number
+from contextlab.reports.chaos.words import number
 from contextlab.reports.charts import frontier
 from contextlab.reports.charts.drawing import Table
 from contextlab.reports.page.section import Section
-from contextlab.reports.pareto_figures import Row, Shown, ends, scaled, setting_value, unit_of, varied
-from contextlab.reports.wording import clean
+from contextlab.reports.pareto import facts as pareto_facts
+from contextlab.reports.pareto import figures as pareto_figures
+from contextlab.reports.pareto import table as pareto_table
+from contextlab.reports.pareto.figures import Row, Shown, ends, scaled, setting_value, unit_of, varied
+from contextlab.reports.parts import summary
+from contextlab.reports.parts.wording import clean
 
 
 def section(run: Run) -> Section:

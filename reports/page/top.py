@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlab.model import Run, Verdict
-from contextlab.reports import grouping, headline, summary
 from contextlab.reports.page.section import Section
-from contextlab.reports.wording import clean, quote
+from contextlab.reports.parts import grouping, headline, summary
+from contextlab.reports.parts.wording import clean, quote
 
 _OPEN = ("UNKNOWN", "INTERRUPTED")
 """Words of a run that has no verdict, whatever it had found until then."""

@@ -11,7 +11,7 @@ import msgspec
 from contextlab.analysis.history import Entry, Value, groups
 from contextlab.lab.journal import RECORD, plain
 from contextlab.model import Run, Verdict
-from contextlab.reports.history import History, LeftOut
+from contextlab.reports.history.text import History, LeftOut
 from tests.reports import sample
 
 LONGEST = (503, 503, 503, 503, 503, 503, 503, 503, 255, 255, 255, 255, 255, 255)

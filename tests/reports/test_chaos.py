@@ -17,10 +17,12 @@ from rich.text import Text
 from contextlab.experiment import Arm, Extra, Load, Phase, Placed
 from contextlab.lab.journal import RECORD, read_run
 from contextlab.model import Evidence, Outcome, Run, Verdict
-from contextlab.reports import chaos, chaos_beside, chaos_figures, headline, summary
-from contextlab.reports.chaos_figures import Figure, Row, Unit
-from contextlab.reports.chaos_table import cell, sentences, table
-from contextlab.reports.chaos_words import (
+from contextlab.reports.chaos import beside as chaos_beside
+from contextlab.reports.chaos import figures as chaos_figures
+from contextlab.reports.chaos import text as chaos
+from contextlab.reports.chaos.figures import Figure, Row, Unit
+from contextlab.reports.chaos.table import cell, sentences, table
+from contextlab.reports.chaos.words import (
     between,
     fault_words,
     is_emulated,
@@ -32,7 +34,8 @@ from contextlab.reports.chaos_words import (
     times,
     window_words,
 )
-from contextlab.reports.wording import encodable
+from contextlab.reports.parts import headline, summary
+from contextlab.reports.parts.wording import encodable
 from tests.reports import chaos_sample as sample
 from tests.reports.test_terminal import ANSI, compare, piped, shown
 

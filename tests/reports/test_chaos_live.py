@@ -14,9 +14,9 @@ from contextlab.analysis.arrivals import schedule
 from contextlab.experiment import Arrivals, Extra, Load, Pace
 from contextlab.lab.journal import plain
 from contextlab.model import Record
-from contextlab.reports.chaos_live import MAX_SCHEDULE, Scope, Steps
+from contextlab.reports.chaos.live import MAX_SCHEDULE, Scope, Steps
+from contextlab.reports.chaos.timeline import DIED, FAILED
 from contextlab.reports.live import Live, Progress, view
-from contextlab.reports.timeline import DIED, FAILED
 from tests.reports import chaos_sample as sample
 from tests.reports.streams import Terminal, surroundings
 from tests.reports.test_chaos import made

@@ -18,8 +18,12 @@ from contextlab.analysis.gate import nouns
 from contextlab.analysis.gate.settings import Settings
 from contextlab.lab.journal import RECORD, read_run
 from contextlab.model import NothingMeasured, Run
-from contextlab.reports import gate_facts, gate_json, gate_live, headline, schema, summary
+from contextlab.reports import schema
+from contextlab.reports.gate import facts as gate_facts
+from contextlab.reports.gate import json as gate_json
+from contextlab.reports.gate import live as gate_live
 from contextlab.reports.json import document, encoded, failure_document
+from contextlab.reports.parts import headline, summary
 from tests.reports import gate_sample as sample
 from tests.reports.test_terminal import ANSI, piped, shown
 from tests.reports.test_terminal import compare as compare_golden
@@ -157,7 +161,7 @@ def test_a_gate_is_read_once() -> None:
 
 # ── the schema ───────────────────────────────────────────────────────────────────────────────────
 
-SCHEMA = Path(gate_json.__file__).parent / "schemas" / "gate.json"
+SCHEMA = Path(schema.__file__).parent / "schemas" / "gate.json"
 NOUNS = {
     "metrics": nouns.MetricResult,
     "exact": nouns.ExactDifference,

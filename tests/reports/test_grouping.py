@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextlab.model import Finding, Layer, Outcome, Skip, Verdict
-from contextlab.reports import grouping
+from contextlab.reports.parts import grouping
 from tests.reports import sample
 
 ABORTED = "another client's small stream was ended after {} tokens: Context size has been exceeded."

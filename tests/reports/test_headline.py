@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from contextlab.model import Outcome, Run, Verdict
-from contextlab.reports import headline
+from contextlab.reports.parts import headline
 from tests.reports import sample
 
 WINDOW = "smollm2 (llama-server) {} at its window of 512 tokens"

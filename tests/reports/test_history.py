@@ -16,9 +16,10 @@ from contextlab.analysis.gate.nouns import GateResult, Metric, MetricResult, Met
 from contextlab.analysis.gate.stored import GateBegins
 from contextlab.lab.journal import plain
 from contextlab.model import NothingMeasured, Run, Verdict
-from contextlab.reports import history, history_page
-from contextlab.reports.history import History
-from contextlab.reports.history_entries import entry
+from contextlab.reports.history import page as history_page
+from contextlab.reports.history import text as history
+from contextlab.reports.history.entries import entry
+from contextlab.reports.history.text import History
 from contextlab.reports.json import encoded
 from tests.reports import sample
 from tests.reports.every import MAKERS, made

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contextlab.reports import history_page
+from contextlab.reports.history import page as history_page
 from tests.reports.history_sample import HISTORIES
 from tests.reports.test_html_browser import SCHEMES, WIDTHS, browser, opened
 

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextlab.analysis.quantiles import Distribution
-from contextlab.reports import chaos_figures, pareto_figures
+from contextlab.reports.chaos import figures as chaos_figures
 from contextlab.reports.charts import arm, axis, bars, drawing, ecdf, flame, forest, frontier, lines
 from contextlab.reports.charts.drawing import Chart, Drawing
 from contextlab.reports.page import sweep
+from contextlab.reports.pareto import figures as pareto_figures
 from tests.reports import chaos_sample, pareto_sample
 
 FINITE = st.floats(min_value=-1e9, max_value=1e9)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from contextlab.model import Outcome, Run, Skip, Verdict
 from contextlab.reports import junit
-from contextlab.reports.cases import ITSELF, WHOLE_SCENARIO
+from contextlab.reports.parts.cases import ITSELF, WHOLE_SCENARIO
 from tests.reports import sample
 from tests.reports.every import MAKERS, made, written
 

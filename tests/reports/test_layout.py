@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from contextlab.reports.layout import flowing
+from contextlab.reports.parts.layout import flowing
 
 
 def flown(*parts: str, width: int) -> list[str]:

@@ -14,8 +14,8 @@ from markdown_it import MarkdownIt
 
 from contextlab.model import Layer, Outcome, Run, Verdict
 from contextlab.reports import comment, markdown
-from contextlab.reports.markdown_text import code, prose
-from contextlab.reports.wording import clean
+from contextlab.reports.parts.markdown_text import code, prose
+from contextlab.reports.parts.wording import clean
 from tests.reports import sample
 from tests.reports.every import MAKERS, made, written
 

@@ -18,9 +18,14 @@ from contextlab.analysis.frontier import Frontier, Interval, Membership, Point, 
 from contextlab.analysis.sweeps import Concluded, Goal, objectives
 from contextlab.lab.journal import RECORD, read_run
 from contextlab.model import Run
-from contextlab.reports import headline, pareto, pareto_facts, pareto_figures, pareto_table, summary, terminal
-from contextlab.reports.pareto_figures import Shown
-from contextlab.reports.wording import encodable
+from contextlab.reports import terminal
+from contextlab.reports.pareto import facts as pareto_facts
+from contextlab.reports.pareto import figures as pareto_figures
+from contextlab.reports.pareto import table as pareto_table
+from contextlab.reports.pareto import text as pareto
+from contextlab.reports.pareto.figures import Shown
+from contextlab.reports.parts import headline, summary
+from contextlab.reports.parts.wording import encodable
 from tests.reports import pareto_sample as sample
 from tests.reports.streams import Terminal, surroundings
 from tests.reports.test_terminal import ANSI, piped, shown

@@ -12,7 +12,7 @@ from contextlab.analysis.frontier import Interval
 from contextlab.analysis.tradeoffs import Comparison
 from contextlab.model import Run, UnableError
 from contextlab.reports import json as report
-from contextlab.reports import pareto_json
+from contextlab.reports.pareto import json as pareto_json
 from tests.reports import pareto_sample as sample
 from tests.reports.test_json import NULL, SHAPE, check
 from tests.reports.test_pareto import RUNS, made, of

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from contextlab.lab.journal import plain
 from contextlab.model import Record
 from contextlab.reports.live import Live, Progress, heartbeat, view
-from contextlab.reports.pareto_live import Scope
+from contextlab.reports.pareto.live import Scope
 from tests.reports import pareto_sample as sample
 from tests.reports.streams import Terminal, surroundings
 from tests.reports.test_pareto import made

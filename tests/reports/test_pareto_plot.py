@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextlab.reports.pareto_plot import ACROSS, DOWN, Side, Spot, scale, scatter
+from contextlab.reports.pareto.plot import ACROSS, DOWN, Side, Spot, scale, scatter
 
 INF = math.inf
 BARE = Side(title="x")

@@ -14,8 +14,10 @@ from contextlab.analysis.frontier import frontier as frontier_of
 from contextlab.analysis.sweeps import Goal, objectives, points
 from contextlab.analysis.tradeoffs import Comparison, Slo, compare
 from contextlab.model import Settings
-from contextlab.reports import pareto, pareto_facts, pareto_figures
-from contextlab.reports.pareto_figures import amount, changed, ends, probability, settings_words, slo_text
+from contextlab.reports.pareto import facts as pareto_facts
+from contextlab.reports.pareto import figures as pareto_figures
+from contextlab.reports.pareto import text as pareto
+from contextlab.reports.pareto.figures import amount, changed, ends, probability, settings_words, slo_text
 from tests.reports import pareto_sample as sample
 
 INF = math.inf

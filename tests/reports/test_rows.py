@@ -26,7 +26,7 @@ from contextlab.model import (
     UsageError,
 )
 from contextlab.reports import csv, parquet
-from contextlab.reports.rows import rows
+from contextlab.reports.parts.rows import rows
 from tests.reports import chaos_sample, sample
 from tests.reports.every import MAKERS, made, written
 from tests.reports.streams import Terminal

@@ -12,8 +12,9 @@ import pytest
 from jsonschema import Draft4Validator
 
 from contextlab.model import Finding, Layer, Outcome, Run, Verdict
-from contextlab.reports import anchors, sarif
+from contextlab.reports import sarif
 from contextlab.reports.json import encoded
+from contextlab.reports.parts import anchors
 from tests.reports import chaos_sample, sample, test_inspection
 from tests.reports.every import MAKERS, made, written
 

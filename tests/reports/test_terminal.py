@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from contextlab.model import Limits, Outcome, Run, Skip, Verdict
-from contextlab.reports import summary, terminal
+from contextlab.reports import terminal
+from contextlab.reports.parts import summary
 from tests.reports import sample
 from tests.reports.streams import Terminal, surroundings
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextlab.reports.timeline import LEVELS, cell_of, fitted, graph, shades, sparkline, track
+from contextlab.reports.chaos.timeline import LEVELS, cell_of, fitted, graph, shades, sparkline, track
 
 
 @pytest.mark.parametrize(

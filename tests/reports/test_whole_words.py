@@ -13,7 +13,12 @@ import pytest
 from rich.cells import cell_len
 
 from contextlab.model import Outcome, Run
-from contextlab.reports import chaos_figures, gate_facts, headline, history, inspection, pareto_figures, summary
+from contextlab.reports import inspection
+from contextlab.reports.chaos import figures as chaos_figures
+from contextlab.reports.gate import facts as gate_facts
+from contextlab.reports.history import text as history
+from contextlab.reports.pareto import figures as pareto_figures
+from contextlab.reports.parts import headline, summary
 from tests.reports.every import MAKERS, made
 from tests.reports.history_sample import HISTORIES
 from tests.reports.streams import Terminal, surroundings

@@ -1,0 +1,1 @@
+"""How a gate is told: as text, JSON and live."""

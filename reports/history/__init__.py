@@ -1,0 +1,1 @@
+"""How many runs are told together: as text and as a page."""

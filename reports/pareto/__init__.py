@@ -1,0 +1,1 @@
+"""How a sweep is told: as text with a plot, JSON and live."""
