@@ -24,9 +24,9 @@ from contextlab.analysis.phases import disturbances, is_disturbed, timeline
 from contextlab.experiment import Phase
 from contextlab.model import Evidence, Outcome, Run
 from contextlab.reports.chaos import beside as chaos_beside
-from contextlab.reports.chaos import facts as facts
+from contextlab.reports.chaos import facts as chaos_facts
 from contextlab.reports.chaos import figures as chaos_figures
-from contextlab.reports.chaos import qos as qos
+from contextlab.reports.chaos import qos as chaos_qos
 from contextlab.reports.chaos.facts import Fact
 from contextlab.reports.chaos.figures import Row, Shown, Unit
 from contextlab.reports.chaos.table import INSUFFICIENT, cell, sentences, table

@@ -60,8 +60,9 @@ def test_a_process_that_we_did_not_start_needs_the_users_word(tmp_path: Path, fo
     assert psutil.Process(pid).status() != psutil.STATUS_STOPPED
 
 
-@pytest.mark.parametrize(("pid", "says"), [(1, "1"), (os.getpid(), "ancestor"), (4_194_300, "no such process")])
-def test_some_processes_are_never_touched(tmp_path: Path, foreign: tuple[str, int], pid: int, says: str) -> None:
+@pytest.mark.parametrize(("who", "says"), [("init", "1"), ("parent", "ancestor"), ("nobody", "no such process")])
+def test_some_processes_are_never_touched(tmp_path: Path, foreign: tuple[str, int], who: str, says: str) -> None:
+    pid = {"init": 1, "parent": os.getpid(), "nobody": 4_194_300}[who]
     url, _ = foreign
     ran = contextlab("chaos", url, "--fault", "pause", "--pid", str(pid), "--i-own-this", *QUICK, cwd=tmp_path)
     assert ran.code == 2, ran.err
