@@ -68,7 +68,7 @@ def busy_loops(number: int) -> Iterator[None]:
 @pytest.mark.alone
 @pytest.mark.usefixtures("quotas")
 def test_a_quota_of_half_a_core_is_found_and_confirmed(tmp_path: Path) -> None:
-    load = ("--blocks", "7", "--max-blocks", "7", "--requests", "12", "--load", "prompt_tokens=12")
+    load = ("--blocks", "7", "--max-blocks", "7", "--requests", "6", "--load", "prompt_tokens=12")
     words = ("gate", "run", "--base", burning(), "--candidate", burning(0.5), *load, "--trust-host")
     ran = contextlab(*words, "-o", "run", cwd=tmp_path, timeout_s=270)
     assert ran.code == 1, ran.out + ran.err
@@ -115,7 +115,6 @@ def test_busy_loops_beside_it_contaminate(tmp_path: Path) -> None:
     assert "the machine was not quiet: " in ran.out
 
 
-@pytest.mark.alone
 def test_a_target_that_is_killed_in_the_middle_died(tmp_path: Path) -> None:
     slow = "fake:caps --set token_delay_s=0.06"
     words = ("gate", "run", "--base", slow, "--candidate", slow, "--blocks", "7", "--requests", "20", "--trust-host")

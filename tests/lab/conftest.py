@@ -1,7 +1,9 @@
 """What the tests of the lab share."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
+import psutil
 import pytest
 
 from tests.lab import processes
@@ -15,5 +17,6 @@ def mark() -> Iterator[dict[str, str]]:
     yield one
     left = marked(one)
     for process in left:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     assert left == []

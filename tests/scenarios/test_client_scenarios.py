@@ -107,7 +107,6 @@ def test_amplification_is_said() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.alone
 @pytest.mark.timeout(150)
 def test_a_planted_leak_is_found_by_a_whole_run(tmp_path: Path) -> None:
     settings = ("--set", "slots=64", "--set", "token_delay_s=0.02", "--timeout", "4s", "--rate", "8", "--json")

@@ -90,7 +90,9 @@ def test_killed_in_the_middle_of_streams(target: str, signal: str, mark: dict[st
         seen = trial(found[0], deaths)
         [after] = aftermaths(seen)
         assert len(found[0]) == NUM_STREAMS
-        assert sum(after.names.values()) + after.in_time == NUM_STREAMS
+        early = sum(answered(one) and (one.ended_s or 0.0) < death.at_s for one in found[0])  # a small model is quick
+        open_then = after.names.total() + after.in_time
+        assert open_then <= NUM_STREAMS <= open_then + early
         assert after.names.total() >= 1
         assert set(after.names) <= {Integrity.RESET, Integrity.CUT, Integrity.HTTP_ERROR, Integrity.ERROR_FRAME}
         assert not any(answered(sample) for sample, _ in after.readings)

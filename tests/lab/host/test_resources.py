@@ -44,7 +44,7 @@ def test_a_quota_on_an_idle_tree_is_not_proven(mark: dict[str, str], tmp_path: P
 @pytest.mark.parametrize("by", ["hogs", "duty"])
 def test_other_ways_than_a_quota(mark: dict[str, str], tmp_path: Path, by: str) -> None:
     with running(mark, tmp_path, "burn") as bench:
-        evidence, _ = bench.inflicted(f"cpu:quota=250m,by={by}", 2.5)
+        evidence, _ = bench.inflicted(f"cpu:quota=250m,by={by}", 5.0)  # hogs take a moment to start
         assert evidence.landed.proven is True, evidence.landed.why
         assert 0.1 <= evidence.kernel["cpu_s"] / evidence.kernel["wall_s"] <= 0.3
         until(lambda: os.sched_getaffinity(bench.root.pid) == os.sched_getaffinity(0), "its processors back")

@@ -82,7 +82,7 @@ def test_slow(bench: Bench, delay_s: float, in_time: bool) -> None:
 
 
 def test_slow_by_nothing_asks_for_nothing(bench: Bench) -> None:
-    evidence = bench.inflicted(placed("redis-slow", delay_s=0.0), "a")
+    evidence = bench.inflicted(placed("redis-slow", delay_s=0.0), "a", for_s=1.0)  # it does no deed to wait for
     assert evidence.landed.proven is None
     assert evidence.kernel["relay_delayed"] == 0
 
