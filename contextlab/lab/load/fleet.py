@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -99,7 +100,8 @@ class Fleet:
         """End the load early. Go on polling: what was under way, and what was not sent, is told too."""
         for worker in self._workers:
             if not worker.finished:
-                worker.say(Go(stop=True))
+                with suppress(UnableError):  # it has just ended by itself, or died: its last words, which are still to
+                    worker.say(Go(stop=True))  # be read, say which
 
     def close(self) -> None:
         """End the workers, whatever they are doing."""

@@ -48,11 +48,11 @@ def test_stop_and_resume_the_whole_tree(mark: dict[str, str], tmp_path: Path) ->
     with running(mark, tmp_path, "child") as bench:
         hands = bench.hands()
         hands.stop()
-        assert states(hands.tree()) == "TT"
+        until(lambda: states(hands.tree()) == "TT", "all to stand still")  # a signal is taken when its process runs
         hands.resume()
         assert "T" not in states(hands.tree())
         hands.stop(hands.tree()[1])
-        assert states(hands.tree())[1] == "T"
+        until(lambda: states(hands.tree())[1] == "T", "the child to stand still")
         hands.undo()
         assert "T" not in states(hands.tree())
         hands.undo()

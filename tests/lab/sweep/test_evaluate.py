@@ -46,7 +46,7 @@ def test_a_level_is_measured_for_as_long_as_it_takes(tmp_path: Path) -> None:
     with evaluator(tmp_path, "concurrency=1,8", fixed=("reply_tokens=16",)) as one:
         alone, crowd = (one.evaluate({"concurrency": clients}, 0) for clients in (1, 8))
     assert (alone.status, crowd.status) == (Status.OK, Status.OK), (alone.why, crowd.why)
-    assert float(crowd.facts["steady_s"] or 0) > 2 * float(alone.facts["steady_s"] or 0) >= 1.0
+    assert float(crowd.facts["steady_s"] or 0) > 1.5 * float(alone.facts["steady_s"] or 0) >= 0.75
     assert float(crowd.values["p50 ttft"] or 0) > 4 * float(alone.values["p50 ttft"] or 0)
     rates = [float(found.values["tokens_per_s"] or 0) for found in (alone, crowd)]
     assert rates[1] == pytest.approx(rates[0], rel=0.35)  # one slot is as fast for eight as for one
