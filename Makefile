@@ -48,7 +48,8 @@ baseline: export REASON := $(REASON)
 baseline: setup
 	@test -n "$$REASON" || { echo 'say why: make baseline REASON="…"'; exit 2; }
 	rm -rf build/baseline
-	$(BIN)/contextlab gate run --base smollm2 --candidate smollm2 --output build/baseline || test $$? -eq 3
+	$(BIN)/contextlab gate run --base smollm2 --candidate smollm2 --blocks 7 --max-blocks 7 --requests 8 \
+	  --load warmup=1 --load reply_tokens=8 --output build/baseline || test $$? -eq 3
 	@$(BIN)/contextlab report build/baseline --as json | grep -q '"contaminated": null' \
 	  || { echo 'the machine was not quiet: a baseline made now would mislead'; exit 3; }
 	$(BIN)/contextlab gate accept build/baseline --name smollm2 --reason "$$REASON"
