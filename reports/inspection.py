@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
-from rich.console import Console
 from rich.text import Text
 
 from contextlab.capacity.contradictions import Contradiction
@@ -21,8 +20,8 @@ from contextlab.capacity.shape import ModelShape
 from contextlab.model import ContextlabError, Limit, Verdict
 from contextlab.reports.json import encoded
 from contextlab.reports.parts.layout import MARK_CELLS, flowing, grid, labelled, wrapped
-from contextlab.reports.parts.wording import COLOURS, MARKS, clean, encodable, num, value
-from contextlab.reports.terminal import MAX_PROSE, MIN_WIDTH
+from contextlab.reports.parts.output import MAX_PROSE, write_lines
+from contextlab.reports.parts.wording import COLOURS, MARKS, clean, num, value
 
 SCHEMA = "contextlab.inspect/1"
 MAX_LAYER_CHARS = 400
@@ -33,15 +32,7 @@ _BODY = 12
 
 def write_text(found: Inspection, out: TextIO) -> None:
     """Write the report; `out` decides between columns and plain text."""
-    console = Console(file=out, force_jupyter=False, color_system=None if os.environ.get("NO_COLOR") else "auto")
-    if console.is_terminal and not console.is_dumb_terminal:
-        with console.capture() as capture:
-            lines = _lines(found, min(max(MIN_WIDTH, console.width), MAX_PROSE))
-            console.print(Text("\n").join(lines), soft_wrap=True, highlight=False)
-        text = capture.get()
-    else:
-        text = "".join(f"{line}\n" for line in _plain(found))
-    out.write(encodable(text, getattr(out, "encoding", None)))
+    write_lines(out, lambda width: _lines(found, min(width, MAX_PROSE)), lambda: _plain(found))
 
 
 def write_json(document: dict[str, Any], out: TextIO) -> None:

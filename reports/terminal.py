@@ -6,11 +6,9 @@ only sign, nothing is shortened to an ellipsis, and nothing that a target said i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from rich.console import Console
 from rich.text import Text
 
 from contextlab.model import Run, Verdict
@@ -21,12 +19,12 @@ from contextlab.reports.parts import grouping, headline, plain, summary
 from contextlab.reports.parts.grouping import Group
 from contextlab.reports.parts.layout import GAP, MARK_CELLS, command, flowing, grid, labelled, wrapped
 from contextlab.reports.parts.matrix import matrix
+from contextlab.reports.parts.output import MAX_PROSE, write_lines
 from contextlab.reports.parts.wording import (
     COLOURS,
     MARKS,
     MAX_REASONS,
     clean,
-    encodable,
     grounds,
     named,
     num,
@@ -35,12 +33,6 @@ from contextlab.reports.parts.wording import (
     unsaid,
     value,
 )
-
-MIN_WIDTH = 40
-"""A narrower terminal gets lines of this width, and wraps them itself."""
-
-MAX_PROSE = 112
-"""Sentences are not set wider than this, however wide the terminal."""
 
 _HEADLINES = {
     "FAILED": "bold red",
@@ -59,19 +51,7 @@ _MIN_GROUNDS = 56
 
 def write(run: Run, out: TextIO) -> None:
     """Write the report of a run; `out` decides between columns and plain text."""
-    console = Console(file=out, force_jupyter=False, color_system=None if os.environ.get("NO_COLOR") else "auto")
-    if console.is_terminal and not console.is_dumb_terminal:
-        text = _painted(run, console)
-    else:
-        text = "".join(f"{line}\n" for line in plain.lines(run))
-    out.write(encodable(text, getattr(out, "encoding", None)))
-
-
-def _painted(run: Run, console: Console) -> str:
-    with console.capture() as capture:
-        lines = _lines(run, max(MIN_WIDTH, console.width))
-        console.print(Text("\n").join(lines), soft_wrap=True, highlight=False)
-    return capture.get()
+    write_lines(out, lambda width: _lines(run, width), lambda: plain.lines(run))
 
 
 def _lines(run: Run, width: int) -> Iterator[Text]:

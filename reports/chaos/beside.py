@@ -17,9 +17,9 @@ from contextlab.analysis.release import held, orphans
 from contextlab.deeds import Death, Deed, Reading, Value
 from contextlab.experiment import Arm, Phase
 from contextlab.model import Verdict
-from contextlab.reports.chaos.facts import Fact
 from contextlab.reports.chaos.figures import Shown
 from contextlab.reports.chaos.words import number, percent, seconds, short
+from contextlab.reports.parts.facts import Fact
 from contextlab.reports.parts.wording import clean, num, value
 
 MOST_DEEDS = 6

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from contextlab.analysis import bounds
 from contextlab.analysis.checks import Check, State
@@ -35,20 +34,12 @@ from contextlab.reports.chaos.words import (
     times,
     unit_of,
 )
+from contextlab.reports.parts.facts import Fact
 from contextlab.reports.parts.wording import MARKS, clean, num, pairs, quote
 
 _STATES = {State.HELD: Verdict.PASS, State.BROKEN: Verdict.FAIL, State.UNDECIDED: Verdict.UNKNOWN}
 _PROVEN = {True: Verdict.PASS, False: Verdict.UNKNOWN, None: None}
 _LANDED = {True: "landed", False: "not proven to have landed", None: "nothing was asked of it"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """One sentence, what it is about, and the mark it gets, if any."""
-
-    label: str
-    text: str
-    verdict: Verdict | None = None
 
 
 def setup(one: Shown) -> list[Fact]:

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from contextlab.analysis.qos import Fate, Loss, Quality, losses, qualities
 from contextlab.experiment import Phase
-from contextlab.reports.chaos.facts import Fact
 from contextlab.reports.chaos.figures import Shown, Unit, quantile
 from contextlab.reports.chaos.table import cell
 from contextlab.reports.chaos.words import percent, seconds
+from contextlab.reports.parts.facts import Fact
 from contextlab.reports.parts.layout import GAP, grid
 from contextlab.reports.parts.wording import clean, listed, num
 

@@ -50,6 +50,22 @@ def cell(figure: Figure | None, unit: Unit) -> tuple[str, str]:
     return text, between(figure.low, figure.high) if has_ends else ""
 
 
+def needs(rows: Sequence[Row]) -> str:
+    """`p50 takes 6, p99 takes 368`: how many requests a phase must have for what is insufficient; "" if nothing is."""
+    found = {
+        f"{row.name.rpartition(' ')[2]} takes {figure.needs}"
+        for row in rows
+        for figure in row.figures.values()
+        if figure.needs is not None
+    }
+    return ", ".join(sorted(found))
+
+
+def has_endless(rows: Sequence[Row]) -> bool:
+    """Whether a number of theirs is beyond every request that came to an end."""
+    return any(figure.value == math.inf for row in rows for figure in row.figures.values())
+
+
 def _bare(share: float | None, unknown: str) -> str:
     """An end of an interval in percent: an estimate, and so rounded as one."""
     return unknown if share is None else f"{round(share * 100, 2):.3g}"

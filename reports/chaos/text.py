@@ -12,9 +12,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
 from rich.text import Text
 
@@ -27,9 +25,8 @@ from contextlab.reports.chaos import beside as chaos_beside
 from contextlab.reports.chaos import facts as chaos_facts
 from contextlab.reports.chaos import figures as chaos_figures
 from contextlab.reports.chaos import qos as chaos_qos
-from contextlab.reports.chaos.facts import Fact
 from contextlab.reports.chaos.figures import Row, Shown, Unit
-from contextlab.reports.chaos.table import INSUFFICIENT, cell, sentences, table
+from contextlab.reports.chaos.table import INSUFFICIENT, cell, has_endless, needs, sentences, table
 from contextlab.reports.chaos.timeline import (
     DIED,
     FAILED,
@@ -44,11 +41,10 @@ from contextlab.reports.chaos.timeline import (
 )
 from contextlab.reports.chaos.words import EMULATED, short
 from contextlab.reports.parts import summary
+from contextlab.reports.parts.facts import INDENT, LABEL, Fact, painted
 from contextlab.reports.parts.layout import GAP, flowing, grid, labelled, wrapped
 from contextlab.reports.parts.wording import COLOURS, COUNTED_AS, MARKS, clean, listed
 
-INDENT = 4
-_LABEL = 11
 _TABLE_INDENT = 2
 _UNTOLD = {str(Outcome.UNKNOWN)}
 _PHASED = tuple(f"{phase}_" for phase in Phase)
@@ -104,10 +100,10 @@ def block(one: Shown, width: int, prose: int, *, was_killed: bool = False) -> li
     shown = labelled(mark, wrapped(name, prose - INDENT), INDENT)
     if why := chaos_facts.why_empty(one, was_killed):
         shown += labelled(Text(), wrapped(Text(clean(why), "yellow"), prose - INDENT), INDENT)
-    shown += _facts(chaos_facts.setup(one), prose)
+    shown += painted(chaos_facts.setup(one), prose)
     served = chaos_qos.table(one, width - _TABLE_INDENT)
     told = [] if served else chaos_qos.sentences(one)
-    facts = _facts([*chaos_facts.results(one), *chaos_beside.facts(one), *told, *chaos_qos.facts(one)], prose)
+    facts = painted([*chaos_facts.results(one), *chaos_beside.facts(one), *told, *chaos_qos.facts(one)], prose)
     for part in (drawn(one, prose), _measured(one, width), labelled(Text(), served, _TABLE_INDENT), facts):
         shown += [Text(), *part] if part else []
     return shown
@@ -119,28 +115,12 @@ def _said(one: Shown) -> Text:
     return Text.assemble((words, COLOURS[one.verdict]), f"  {EMULATED}" if one.is_emulated else "")
 
 
-def _facts(facts: Sequence[Fact], width: int) -> list[Text]:
-    """Sentences with their labels, each label once."""
-    found: list[Text] = []
-    for label, alike in groupby(facts, key=lambda fact: fact.label):
-        body: list[Text] = []
-        for fact in alike:
-            room = width - INDENT - _LABEL
-            if fact.verdict is None:
-                body += wrapped(Text(clean(fact.text)), room)
-            else:
-                sign = Text(MARKS[fact.verdict], COLOURS[fact.verdict])
-                body += labelled(sign, wrapped(Text(clean(fact.text)), room - 2), 2)
-        found += labelled(Text(f"{'':{INDENT}}{label}", "dim"), body, INDENT + _LABEL)
-    return found
-
-
 def drawn(one: Shown, width: int) -> list[Text]:
     """The arm along its time: backlog, the windows of the faults, what failed, recovery, and what the signs mean."""
     arm = one.arm
     if arm is None:
         return []
-    made, start = one.trial.experiment, INDENT + _LABEL
+    made, start = one.trial.experiment, INDENT + LABEL
     is_fault = arm is one.trial.fault
     length_s, num_cells = max(arm.length_s, 0.001), max(8, width - start)
     bins = timeline(arm, made, length_s / num_cells)
@@ -204,15 +184,9 @@ def _notes(one: Shown, rows: Sequence[Row]) -> Iterator[str]:
     yield "service: e2e from when sent"
     if any(row.ratio is not None for row in rows):
         yield f"ratio: during / {one.against}"
-    needs = {
-        f"{row.name.rpartition(' ')[2]} takes {figure.needs}"
-        for row in rows
-        for figure in row.figures.values()
-        if figure.needs is not None
-    }
-    if needs:
-        yield f"{INSUFFICIENT}: {', '.join(sorted(needs))} requests in a phase"
-    if any(figure.value == math.inf for row in rows for figure in row.figures.values()):
+    if needed := needs(rows):
+        yield f"{INSUFFICIENT}: {needed} requests in a phase"
+    if has_endless(rows):
         yield "failed requests count as endless"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from statistics import median
 
 import msgspec
@@ -28,6 +27,7 @@ from contextlab.analysis.gate.nouns import (
 from contextlab.analysis.gate.stored import Stored, concluded, read
 from contextlab.model import ContextlabError, Run, Verdict
 from contextlab.reports.chaos.words import NONE, number, percent, seconds
+from contextlab.reports.parts.once import once
 from contextlab.reports.parts.wording import clean, listed, num
 
 MAX_NAMED = 3
@@ -78,27 +78,9 @@ class Shown:
         return tuple(sorted(self.stored.blocks, key=lambda block: block.number))
 
 
-class _Same:
-    """A run as a key: the same one, whatever is in it."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-
-    def __hash__(self) -> int:
-        return id(self.run)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.run is self.run
-
-
+@once
 def shown(run: Run) -> tuple[Shown | None, str]:
     """The gate of a run, and what is wrong with its record ("" if nothing); None where it holds none."""
-    return _shown(_Same(run))
-
-
-@lru_cache(maxsize=32)
-def _shown(same: _Same) -> tuple[Shown | None, str]:
-    run = same.run
     try:
         stored = read(run.records)
     except (msgspec.ValidationError, ContextlabError, KeyError, TypeError, ValueError) as error:

@@ -10,14 +10,12 @@ groups to write. `history_page` is the same in HTML.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, TextIO
 
-from rich.console import Console
 from rich.text import Text
 
 from contextlab.analysis.history import Change, Group, Point, Series
@@ -26,8 +24,8 @@ from contextlab.reports.chaos.timeline import LEVELS
 from contextlab.reports.chaos.words import number, percent, seconds, unit_of
 from contextlab.reports.json import encoded
 from contextlab.reports.parts.layout import GAP, grid, labelled, wrapped
-from contextlab.reports.parts.wording import COLOURS, COUNTED_AS, MARKS, clean, encodable, num
-from contextlab.reports.terminal import MAX_PROSE, MIN_WIDTH
+from contextlab.reports.parts.output import MAX_PROSE, write_lines
+from contextlab.reports.parts.wording import COLOURS, COUNTED_AS, MARKS, clean, num
 
 SCHEMA = "contextlab.history/1"
 MAX_BARS = 40
@@ -61,15 +59,7 @@ class History:
 
 def write_text(found: History, out: TextIO) -> None:
     """Write the history; `out` decides between columns and plain rows."""
-    console = Console(file=out, force_jupyter=False, color_system=None if os.environ.get("NO_COLOR") else "auto")
-    if console.is_terminal and not console.is_dumb_terminal:
-        with console.capture() as capture:
-            lines = _lines(found, min(max(MIN_WIDTH, console.width), MAX_PROSE))
-            console.print(Text("\n").join(lines), soft_wrap=True, highlight=False)
-        text = capture.get()
-    else:
-        text = "".join(f"{line}\n" for line in _plain(found))
-    out.write(encodable(text, getattr(out, "encoding", None)))
+    write_lines(out, lambda width: _lines(found, min(width, MAX_PROSE)), lambda: _plain(found))
 
 
 def write_json(document_of: dict[str, Any], out: TextIO) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +15,7 @@ from contextlab.reports.chaos import facts as chaos_facts
 from contextlab.reports.chaos import figures as chaos_figures
 from contextlab.reports.chaos import qos as chaos_qos
 from contextlab.reports.chaos.figures import Row, Shown, Unit
-from contextlab.reports.chaos.table import INSUFFICIENT, cell
+from contextlab.reports.chaos.table import INSUFFICIENT, cell, has_endless, needs
 from contextlab.reports.charts import arm, ecdf, flame, lines
 from contextlab.reports.charts.drawing import MOST_POINTS, Chart
 from contextlab.reports.page.section import Section
@@ -102,15 +101,9 @@ def _notes(rows: list[Row]) -> Iterator[str]:
     """How the table is to be read."""
     yield "Beneath the numbers stand their 95 % intervals."
     yield "TTFT and e2e count from when a request was due, service from when it was sent."
-    needs = {
-        f"{row.name.rpartition(' ')[2]} takes {figure.needs}"
-        for row in rows
-        for figure in row.figures.values()
-        if figure.needs is not None
-    }
-    if needs:
-        yield f"“{INSUFFICIENT}”: {', '.join(sorted(needs))} requests in a phase."
-    if any(figure.value == math.inf for row in rows for figure in row.figures.values()):
+    if needed := needs(rows):
+        yield f"“{INSUFFICIENT}”: {needed} requests in a phase."
+    if has_endless(rows):
         yield "Failed requests count as endless."
 
 

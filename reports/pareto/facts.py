@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 
 from contextlab.analysis.frontier import Direction, Membership, Status
 from contextlab.model import Settings, Verdict
-from contextlab.reports.chaos.facts import Fact
 from contextlab.reports.chaos.words import number, short
 from contextlab.reports.pareto.figures import (
     Open,
@@ -31,6 +30,7 @@ from contextlab.reports.pareto.figures import (
     varied,
     with_ends,
 )
+from contextlab.reports.parts.facts import Fact
 from contextlab.reports.parts.wording import clean, listed, num, quote
 
 MAX_OPEN = 8

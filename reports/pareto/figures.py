@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import msgspec
 
@@ -23,6 +22,7 @@ from contextlab.analysis.sweeps import Concluded, Goal, Measurement, Sweep, conc
 from contextlab.analysis.tradeoffs import Slo
 from contextlab.model import ContextlabError, Run, Settings
 from contextlab.reports.chaos.words import NONE, number, percent
+from contextlab.reports.parts.once import once
 from contextlab.reports.parts.wording import clean, num, value
 
 SIGNS = {Membership.MEMBER: "●", Membership.UNDECIDED: "◌", Membership.DOMINATED: "∙"}
@@ -128,27 +128,9 @@ class Shown:
         return settings_words(settings, self.sweep)
 
 
-class _Same:
-    """A run as a key: itself, and nothing that only looks like it."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-
-    def __hash__(self) -> int:
-        return id(self.run)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.run is self.run
-
-
+@once
 def shown(run: Run) -> tuple[Shown | None, str]:
     """The sweep of a run, None where none began, and why it cannot be read, "" where it can."""
-    return _shown(_Same(run))
-
-
-@lru_cache(maxsize=32)
-def _shown(same: _Same) -> tuple[Shown | None, str]:
-    run = same.run
     try:
         sweep, measurements, reference = read(run.records)
         if sweep is None:

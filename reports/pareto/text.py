@@ -9,7 +9,6 @@ FOUND   best, knee, hypervolume, what is open, drift, budget, client, host   par
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
 from rich.text import Text
 
@@ -17,7 +16,6 @@ from contextlab.analysis.frontier import Direction, Interval, Membership
 from contextlab.analysis.sweeps import Goal
 from contextlab.analysis.tradeoffs import Comparison
 from contextlab.model import Run, Settings
-from contextlab.reports.chaos.facts import Fact
 from contextlab.reports.pareto import facts as pareto_facts
 from contextlab.reports.pareto import figures as pareto_figures
 from contextlab.reports.pareto.figures import (
@@ -46,11 +44,10 @@ from contextlab.reports.pareto.table import (
     standing_words,
     table,
 )
+from contextlab.reports.parts.facts import INDENT, Fact, painted
 from contextlab.reports.parts.layout import flowing, labelled, wrapped
-from contextlab.reports.parts.wording import COLOURS, MARKS, clean, listed, num
+from contextlab.reports.parts.wording import MARKS, clean, listed, num
 
-INDENT = 4
-_LABEL = 11
 _PLOT_INDENT = 2
 _MAX_PLOT = 104
 _MAX_HEIGHT, _MIN_HEIGHT = 20, 8
@@ -68,7 +65,7 @@ def sections(run: Run, width: int, prose: int) -> Iterator[tuple[str, list[Text]
     yield "frontier", drawn(one, min(width, _MAX_PLOT))
     yield "settings", [*table(one, width), *_notes(one, width)]
     yield "not compared", excluded(one, prose)
-    yield "found", _facts(pareto_facts.facts(one), prose)
+    yield "found", painted(pareto_facts.facts(one), prose)
 
 
 def lines(run: Run) -> Iterator[Iterator[str]]:
@@ -222,22 +219,6 @@ def _note_words(one: Shown) -> Iterator[str]:
         yield "one repeat each: nothing is known of the noise, so nothing is decided"
     if one.of(Membership.DOMINATED):
         yield "DOMINATED by: the row that is better for sure"
-
-
-def _facts(facts: Sequence[Fact], width: int) -> list[Text]:
-    """Sentences with their labels, each label once."""
-    found: list[Text] = []
-    room = width - INDENT - _LABEL
-    for label, alike in groupby(facts, key=lambda fact: fact.label):
-        body: list[Text] = []
-        for fact in alike:
-            if fact.verdict is None:
-                body += wrapped(Text(clean(fact.text)), room)
-            else:
-                sign = Text(MARKS[fact.verdict], COLOURS[fact.verdict])
-                body += labelled(sign, wrapped(Text(clean(fact.text)), room - 2), 2)
-        found += labelled(Text(f"{'':{INDENT}}{label}", "dim"), body, INDENT + _LABEL)
-    return found
 
 
 # ── as plain text ────────────────────────────────────────────────────────────────────────────────

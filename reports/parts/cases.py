@@ -19,7 +19,7 @@ from enum import Enum
 from contextlab.model import Finding, Run, Verdict
 from contextlab.reports.chaos import text as chaos
 from contextlab.reports.parts import grouping, summary
-from contextlab.reports.parts.wording import clean, named, pairs, quote
+from contextlab.reports.parts.wording import named, pairs, quote
 
 ITSELF = "the run"
 """The name of the first case."""
@@ -179,8 +179,3 @@ def counted(found: Iterable[Case]) -> dict[Status, int]:
     for case in found:
         counts[case.status] += 1
     return counts
-
-
-def heading(case: Case) -> str:
-    """`scenario/probe`, cleaned."""
-    return f"{clean(case.scenario)}/{clean(case.name)}"

@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from contextlab.model import Limits, Outcome, Run, Skip, Verdict
 from contextlab.reports import terminal
 from contextlab.reports.parts import summary
+from contextlab.reports.parts.output import MIN_WIDTH
 from tests.reports import sample
 from tests.reports.streams import Terminal, surroundings
 
@@ -307,4 +308,4 @@ def test_no_text_breaks_the_report_or_leaks_a_control_character(text: str, thing
     text = ANSI.sub("", shown(run, columns))
     assert all(line.isprintable() for line in text.split("\n"))
     text, _ = text.rsplit("next:", 1)
-    assert all(cell_len(line) <= max(columns, terminal.MIN_WIDTH) for line in text.split("\n"))
+    assert all(cell_len(line) <= max(columns, MIN_WIDTH) for line in text.split("\n"))
