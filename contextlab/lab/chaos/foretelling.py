@@ -75,12 +75,10 @@ def foretold(
 
 def _row(scenario: str, experiment: Experiment, chaos: ChaosOptions, seed: int) -> dict[str, Any]:
     faults = [registry.make_fault(placed) for placed in experiment.faults]
-    engine, why_not, next_step = "relay", "", ""
+    engine, why_not, next_step = "direct", "", ""
     wire = [placed for placed, fault in zip(experiment.faults, faults, strict=True) if fault.PLANE.on_wire]
     beside = [words for plane, words in BESIDE.items() if any(fault.PLANE is plane for fault in faults)]
-    if not wire:
-        engine = "direct"
-    elif any(fault.PLANE is Plane.PACKET for fault in faults):
+    if wire:
         try:
             engine = choose_engine(wire, allow_emulation=chaos.allow_emulation)
         except UnableError as error:

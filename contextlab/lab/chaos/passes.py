@@ -48,7 +48,6 @@ from contextlab.lab.load.aim import aimed
 from contextlab.lab.load.fleet import Fleet
 from contextlab.lab.load.order import LoadOrder
 from contextlab.lab.observe import release
-from contextlab.lab.observe.gauges import GaugeWatch
 from contextlab.lab.server import OwnedServer
 from contextlab.lab.tier.tier import RunningTier
 from contextlab.model import (
@@ -230,14 +229,7 @@ class Passes:
                     faults,
                     self.route,
                     self._machines(client_pids) if faults else {},
-                    aimed(
-                        self._spec,
-                        self.known,
-                        self._requests,
-                        schedule=(),
-                        duration_s=0.0,
-                        timeout_s=self.experiment.load.timeout_s or DEFAULT_TIMEOUT_S,
-                    ),
+                    self._crowd_order(),
                     seed=self._seed,
                     log=self._folder / "client.log",
                 )
@@ -250,14 +242,13 @@ class Passes:
                 self._tier.begin(zero_s)
             acting.arm(zero_s)
             self._append("arm", arm=name, zero_at_s=round(zero_s - self._began_s, 6))
-            gauging = stack.enter_context(GaugeWatch(self._spec, self.known, zero_s, on=watched))
             watching = stack.enter_context(self._watching(zero_s, client_pids, on=watched))
             for fleet in fleets:
                 fleet.start(zero_s)
             while any(not fleet.finished for fleet in fleets):
                 for fleet in fleets:
                     seen.take(fleet.poll(POLL_S / len(fleets)))
-                seen.take_gauges(gauging.taken())
+                seen.take_gauges(watching.gauges())
                 seen.take_beside([*acting.taken(), *watching.taken()])
                 now_s = time.monotonic() - zero_s
                 while ahead and ahead[0][0] <= now_s:
@@ -276,9 +267,8 @@ class Passes:
                 seen.take(fleet.poll(0.0))
             length_s = time.monotonic() - zero_s
             acting.end()
-            gauging.end()
-            seen.take_gauges(gauging.taken())
             watching.release()
+            seen.take_gauges(watching.gauges())
             seen.take_beside([*acting.taken(), *watching.taken()])
             evidence = with_asked(acting.evidence(), faults, seen.samples)
             killed = acting.expects_death

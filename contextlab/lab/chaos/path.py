@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contextlab import registry
-from contextlab.experiment import Experiment, Plane
+from contextlab.experiment import Experiment
 from contextlab.lab.link.direct import Direct
-from contextlab.lab.link.engines import RELAY, choose_engine
+from contextlab.lab.link.engines import choose_engine
 from contextlab.lab.link.route import Route
 from contextlab.lab.load.aim import speaks_tls, where
 from contextlab.lab.tier.tier import RunningTier
@@ -34,13 +34,12 @@ def opened(
 ) -> Iterator[Way]:
     """The way that an experiment needs, as long as it lasts. Raises UnableError where this machine or this target
     cannot have it."""
-    planes = [registry.plane_of(placed) for placed in experiment.faults]
-    wire = [placed for placed, plane in zip(experiment.faults, planes, strict=True) if plane.on_wire]
+    wire = [placed for placed in experiment.faults if registry.plane_of(placed).on_wire]
     if speaks_tls(spec) and (wire or experiment.tier is not None):
         what = "faults on the wire need" if wire else "a cache tier needs"
         message = f"{spec.name}: {what} plain http, this target speaks TLS"
         raise UnableError(message, "test the server behind its TLS, on its own port")
-    engine = choose_engine(wire, allow_emulation=allow_emulation) if Plane.PACKET in planes else RELAY
+    engine = choose_engine(wire, allow_emulation=allow_emulation)
     with ExitStack() as stack:
         upstream, tier = where(spec), None
         if experiment.tier is not None:

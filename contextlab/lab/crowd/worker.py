@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import socket
 import sys
 import time
@@ -29,6 +28,7 @@ from contextlab.lab.crowd.call import WireCall
 from contextlab.lab.crowd.order import CrowdGo, CrowdOrder, CrowdTold, Numbered
 from contextlab.lab.link import namespace
 from contextlab.lab.load.client import resolved
+from contextlab.lab.orders import allow_many_descriptors, first_line
 from contextlab.model import ContextlabError
 
 READ_BYTES = 1 << 16
@@ -153,16 +153,11 @@ def tell(sock: socket.socket, told: CrowdTold) -> None:
 def main() -> None:
     """Read the order and carry it out."""
     sock = socket.socket(fileno=int(sys.argv[1]))
-    line = b""
-    while not line.endswith(b"\n"):
-        data = sock.recv(READ_BYTES)
-        if not data:
-            return
-        line += data
+    line = first_line(sock)
+    if not line:
+        return
     order: Any = msgspec.json.decode(line, type=CrowdOrder)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    allow_many_descriptors()
     try:
         if order.namespace_pid is not None:
             namespace.enter(order.namespace_pid)

@@ -15,8 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from random import Random
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -48,7 +47,7 @@ class TargetHands:
 
     def __init__(self, machine: TargetMachine, placed: Placed, injector: Injector) -> None:
         self.tally: dict[str, float] = {}
-        self.rng = cast("Random", injector.rng(placed))
+        self.rng = injector.rng(placed)
         self.length_s = placed.length_s
         self._machine, self._placed, self._injector = machine, placed, injector
         self._numbers: list[int] = []

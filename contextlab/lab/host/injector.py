@@ -11,13 +11,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from random import Random
 from types import TracebackType
 from typing import Protocol, Self, cast
 
 from contextlab import registry
 from contextlab.analysis.loads import rng_of
 from contextlab.deeds import Death, Deed, Hands, HostFault
-from contextlab.experiment import FaultEvidence, Placed
+from contextlab.experiment import FaultEvidence, Landed, Placed
 from contextlab.model import ContextlabError
 
 LOOK_S = 0.25
@@ -77,7 +78,7 @@ class Injector:
         """Seconds since zero."""
         return round(time.monotonic() - self._zero_s, 6)
 
-    def rng(self, placed: Placed) -> object:
+    def rng(self, placed: Placed) -> Random:
         """The generator of one fault."""
         number = next(number for number, one in self._numbered if one is placed)
         return rng_of(self._seed, number, placed.name)
@@ -142,10 +143,8 @@ class Injector:
                     self._play(cast("HostFault", fault).inflict(hands), until_s)
                 self._over.wait(max(0.0, until_s - time.monotonic()))
             finally:
-                after, ended_s = (
-                    self._machine.counters(),
-                    time.monotonic(),
-                )  # before the undo: a group takes its counts along
+                after = self._machine.counters()  # before the undo: a group takes its counts along
+                ended_s = time.monotonic()
                 hands.undo()
             kernel = {name: after[name] - before.get(name, 0.0) for name in after}
             kernel["wall_s"] = ended_s - began_s
@@ -155,7 +154,7 @@ class Injector:
                 self.error = self.error or error
         landed = fault.landed(tally, kernel)
         if trouble:
-            landed = type(landed)(proven=False, why=trouble)
+            landed = Landed(proven=False, why=trouble)
         self._evidence[number] = FaultEvidence(
             name=placed.name,
             engine=fault.PLANE.value,

@@ -15,7 +15,6 @@ import asyncio
 import gc
 import importlib
 import os
-import resource
 import socket
 import sys
 from typing import Any
@@ -28,6 +27,7 @@ from contextlab.lab.load.client import FastClient
 from contextlab.lab.load.dispatch import Dispatcher
 from contextlab.lab.load.general import GeneralClient
 from contextlab.lab.load.order import Assignment, Go, Told, WireSample
+from contextlab.lab.orders import allow_many_descriptors, first_line
 from contextlab.model import ContextlabError
 
 FLUSH_EVERY_S = 0.05
@@ -144,20 +144,15 @@ def _settle(assignment: Assignment) -> None:
         namespace.enter(assignment.namespace_pid)
     if assignment.cpus and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, assignment.cpus)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    allow_many_descriptors()
 
 
 def main() -> None:
     """Read the assignment and carry it out."""
     sock = socket.socket(fileno=int(sys.argv[1]))
-    line = b""
-    while not line.endswith(b"\n"):
-        data = sock.recv(READ_BYTES)
-        if not data:
-            return
-        line += data
+    line = first_line(sock)
+    if not line:
+        return
     uvloop.run(work(sock, msgspec.json.decode(line, type=Assignment)))
 
 

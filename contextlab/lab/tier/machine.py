@@ -8,7 +8,6 @@ experiment's sake, so that it has an afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import NoReturn, cast
 
 from contextlab.deeds import Deed, Group, Value, Victim
@@ -46,7 +45,7 @@ class TierHeld:
 
     def __init__(self, machine: TierMachine, placed: Placed, injector: Injector) -> None:
         self.tally: dict[str, float] = {}
-        self.rng = cast("Random", injector.rng(placed))
+        self.rng = injector.rng(placed)
         self.length_s = placed.length_s
         self._machine, self._name, self._injector = machine, placed.name, injector
         self._undo: list[Callable[[], object]] = []
