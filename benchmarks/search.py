@@ -9,12 +9,18 @@
 
 The grid: every setting `--repeats` times, in blocks that each hold all of them and the baseline, server by server.
 The search: a `Race` whose budget is a third of that. Both pay the seconds of each evaluation and of each restart. The
-search has reached the goal when the settings that have `--repeats` repeats, and that look best among those, have a
-hypervolume of 98 % of the whole grid's, both by the true values, against the frontier's worst corner and a tenth. If it
-does not get there, it is run again with half, two thirds and all of the grid's cost, and the first that does counts.
+search has reached the goal when the settings that look best have a hypervolume of 98 % of the whole grid's, both by the
+true values, against the frontier's worst corner and a tenth. Which settings may look best is counted in two ways:
+
+    named      all that were measured, as the report's frontier names them: members, and what is still undecided
+    confirmed  only those that have `--repeats` repeats already
+
+If it does not get there, it is run again with half, two thirds and all of the grid's cost, and the first that does
+counts.
 
 With `--real` the truth is not known, and the best of many noisy values is flattered. So what either of them chose is
-measured once more, and only these fresh values say what its settings are worth. The search has a third.
+measured once more, and only these fresh values say what its settings are worth; the interval is that of resampling
+them. The search has a third.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ path.insert(0, str(Path(__file__).parent.parent))
 
 from contextlab import registry
 from contextlab.analysis.axes import config_hash, restarting_rarely, server_part
-from contextlab.analysis.frontier import Status, best_of
+from contextlab.analysis.frontier import Objective, Status, best_of
 from contextlab.analysis.racing import Race, Result, Task
 from contextlab.analysis.sweeps import objectives, result_of
 from contextlab.analysis.tradeoffs import more, volume
@@ -48,19 +54,21 @@ SHARES = (1 / 3, 1 / 2, 2 / 3, 1.0)
 REAL_AXES = ("slots=1,2,4", "context=512,2048", "concurrency=1,2,3,6")
 REAL_LOAD = ("prompt_tokens=16", "reply_tokens=8")
 REAL_GOALS = ("up:tokens_per_s", "down:p90 ttft")
-REAL_REPEATS, FRESH_REPEATS = 3, 2
+REAL_REPEATS, FRESH_REPEATS = 3, 4
 LEAST_GRID = 9
+RESAMPLES = 2000
+WAYS = ("named", "confirmed")
 Told = Mapping[int, Sequence[tuple[float, ...]]]
 """Values of the usable repeats, by the setting's place in the grid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """One search. `ratio`: cost when the goal was reached, of the grid's; inf: it was not. `volume`: at the end."""
+    """One search. By way of counting (`WAYS`): `ratio`, cost when the goal was reached, of the grid's (inf: it was
+    not), and `volume`, at the end."""
 
-    ratio: float
-    volume: float
-    spent: float
+    ratio: Mapping[str, float]
+    volume: Mapping[str, float]
     measured: float
 
 
@@ -95,7 +103,8 @@ def searched(system: System, seed: int, repeats: int, cv: float, share: float) -
         restart_cost=system.restart_s,
     )
     told: dict[int, list[tuple[float, ...]]] = {}
-    spent, reached, last, running = 0.0, math.inf, 0.0, None
+    spent, running = 0.0, None
+    reached, last = dict.fromkeys(WAYS, math.inf), dict.fromkeys(WAYS, 0.0)
     while tasks := race.ask():
         for task in tasks:
             place = places[config_hash(task.settings)]
@@ -105,20 +114,19 @@ def searched(system: System, seed: int, repeats: int, cv: float, share: float) -
             values = system.measure(place, rng, (cv,) * len(system.objectives))
             told.setdefault(place, []).append(values)
             race.tell([Result(settings=task.settings, block=task.block, values=values, cost=cost)])
-            last = found(system, told, repeats, floor) / whole
-            if last >= GOAL and spent / full_s < reached:
-                reached = spent / full_s
-    return Searched(ratio=reached, volume=last, spent=spent / full_s, measured=len(told) / len(system.configs))
+            for way, least in zip(WAYS, (1, repeats), strict=True):
+                chosen = [system.truth[k] for k in best_looking(told, system.objectives, least)]
+                last[way] = volume(chosen, system.objectives, floor) / whole
+                if last[way] >= GOAL:
+                    reached[way] = min(reached[way], spent / full_s)
+    return Searched(ratio=reached, volume=last, measured=len(told) / len(system.configs))
 
 
-def found(system: System, told: dict[int, list[tuple[float, ...]]], repeats: int, floor: tuple[float, ...]) -> float:
-    """The true hypervolume of the settings that look best among those with all repeats."""
-    done = [place for place, values in told.items() if len(values) >= repeats]
-    means = [
-        tuple(math.exp(fmean(map(math.log, column))) for column in zip(*told[place], strict=True)) for place in done
-    ]
-    best = best_of([more(mean, system.objectives) for mean in means])
-    return volume([system.truth[done[k]] for k in best], system.objectives, floor)
+def best_looking(told: Told, goals: Sequence[Objective], least: int) -> list[int]:
+    """The settings on the frontier of the means, of those with so many repeats at least."""
+    done = [place for place, values in told.items() if len(values) >= least]
+    best = best_of([more(_mean(told[place]), goals) for place in done])
+    return [done[k] for k in best]
 
 
 # ── on a real engine ─────────────────────────────────────────────────────────────────────────────
@@ -163,15 +171,13 @@ class Engine:
         """The part of a task for which a server is started anew."""
         return server_part(task.settings, self.plan.restarts)
 
-    def chosen(self, told: Told) -> list[int]:
-        """The settings that look best among those with all repeats."""
-        done = [place for place, values in told.items() if len(values) >= REAL_REPEATS]
-        best = best_of([more(_mean(told[place]), self.goals) for place in done])
-        return [done[k] for k in best]
-
-    def worth(self, places: Sequence[int], fresh: Told, floor: Sequence[float]) -> float:
-        """The hypervolume of settings by values that had no part in choosing them."""
-        return volume([_mean(fresh[place]) for place in places if place in fresh], self.goals, tuple(floor))
+    def share(self, places: Sequence[int], of: Sequence[int], fresh: Told) -> float:
+        """The hypervolume of settings, of that of others, by values that had no part in choosing them; against the
+        others' worst corner and a tenth."""
+        best = [_mean(fresh[place]) for place in of if place in fresh]
+        floor = min(v[0] for v in best) * 0.9, max(v[1] for v in best) * 1.1
+        mine = [_mean(fresh[place]) for place in places if place in fresh]
+        return volume(mine, self.goals, floor) / volume(best, self.goals, floor)
 
 
 def _mean(values: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
@@ -204,7 +210,7 @@ def _search_real(engine: Engine) -> None:
     everything = range(len(plan.configs))
     grid: dict[int, list[tuple[float, ...]]] = {}
     grid_s = sum(engine.block(everything, number, grid) for number in range(REAL_REPEATS))
-    by_grid = engine.chosen(grid)
+    by_grid = best_looking(grid, engine.goals, REAL_REPEATS)
     if not by_grid:
         raise SystemExit(f"no setting could be measured {REAL_REPEATS} times")
     spreads = [
@@ -219,7 +225,7 @@ def _search_real(engine: Engine) -> None:
         flush=True,
     )
     told: dict[int, list[tuple[float, ...]]] = {}
-    steps: list[tuple[float, list[int]]] = []
+    steps: list[tuple[float, dict[str, list[int]]]] = []
     race = Race(
         list(plan.configs),
         engine.goals,
@@ -236,23 +242,32 @@ def _search_real(engine: Engine) -> None:
             result = engine.measured(task, told)
             spent += result.cost
             race.tell([result])
-            steps.append((spent, engine.chosen(told)))
+            chosen = {
+                way: best_looking(told, engine.goals, least) for way, least in zip(WAYS, (1, REAL_REPEATS), strict=True)
+            }
+            steps.append((spent, chosen))
     print(f"search: {len(steps)} evaluations of {len(told)} settings: {spent:.0f} engine-seconds", flush=True)
-    wanted = sorted({*by_grid, *(place for _, chosen in steps for place in chosen)})
+    wanted = sorted({*by_grid, *(place for _, chosen in steps for way in WAYS for place in chosen[way])})
     fresh: dict[int, list[tuple[float, ...]]] = {}
     fresh_s = sum(engine.block(wanted, 100 + number, fresh) for number in range(FRESH_REPEATS))
-    best = [_mean(fresh[place]) for place in by_grid if place in fresh]
-    floor = min(v[0] for v in best) * 0.9, max(v[1] for v in best) * 1.1
-    whole = engine.worth(by_grid, fresh, floor)
-    shares = [(cost, engine.worth(chosen, fresh, floor) / whole) for cost, chosen in steps]
-    reached = next(
-        (f"{cost / grid_s:.3f} of the grid's engine-seconds" for cost, share in shares if share >= GOAL), "not"
-    )
-    print(
-        f"both once more: {len(wanted)} settings, {fresh_s:.0f} engine-seconds\n"
-        f"search to {GOAL:.0%} of the grid's hypervolume: {reached}; "
-        f"at its end ({spent / grid_s:.3f}): {shares[-1][1]:.3f}"
-    )
+    print(f"both once more: {len(wanted)} settings, {fresh_s:.0f} engine-seconds", flush=True)
+    draws = [_resampled(fresh, Random(number)) for number in range(RESAMPLES)]
+    for way in WAYS:
+        shares = [(cost, engine.share(chosen[way], by_grid, fresh)) for cost, chosen in steps]
+        reached = next((cost / grid_s for cost, share in shares if share >= GOAL), None)
+        ends = sorted(engine.share(steps[-1][1][way], by_grid, draw) for draw in draws)
+        low, high = ends[int(0.025 * RESAMPLES)], ends[int(0.975 * RESAMPLES)]
+        print(
+            f"{way}: to {GOAL:.0%} of the grid's hypervolume: "
+            + (f"{reached:.3f} of the grid's engine-seconds" if reached is not None else "not")
+            + f"; at its end ({spent / grid_s:.3f}): {shares[-1][1]:.3f} ({low:.2f} to {high:.2f}), "
+            + f"{len(steps[-1][1][way])} settings"
+        )
+
+
+def _resampled(fresh: Told, rng: Random) -> Told:
+    """The fresh values as they might have come as well."""
+    return {place: rng.choices(values, k=len(values)) for place, values in fresh.items()}
 
 
 def judge_frontier(seeds: int) -> None:
@@ -286,34 +301,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if asked.frontier:
         judge_frontier(asked.frontier)
         return
-    print(
-        f"{'system':10}{'settings':>9}{'cost to reach 98 %':>20}{'at a third':>12}{'measured':>10}   (medians of seeds)"
-    )
-    ratios, thirds, volumes = [], 0, []
+    print(f"{'':19}named: cost to 98 %, volume at a third    confirmed: the same     measured   (medians of seeds)")
+    ratios: dict[str, list[float]] = {way: [] for way in WAYS}
+    volumes: dict[str, list[float]] = {way: [] for way in WAYS}
+    thirds = dict.fromkeys(WAYS, 0)
     for number, system in enumerate(search_systems()):
-        firsts, costs = [], []
+        firsts: list[Searched] = []
+        costs: dict[str, list[float]] = {way: [] for way in WAYS}
         for seed in range(asked.seeds):
             first = searched(system, 1000 * seed + number, asked.repeats, asked.noise, SHARES[0])
             firsts.append(first)
-            ratio = first.ratio
+            ratio = dict(first.ratio)
             for share in SHARES[1:]:
-                if math.isinf(ratio):
-                    ratio = searched(system, 1000 * seed + number, asked.repeats, asked.noise, share).ratio
-            costs.append(ratio)
-        ratios += costs
-        volumes += [one.volume for one in firsts]
-        thirds += sum(one.ratio <= SHARES[0] + 0.005 for one in firsts)
+                if math.inf in ratio.values():
+                    later = searched(system, 1000 * seed + number, asked.repeats, asked.noise, share)
+                    ratio = {way: one if one < math.inf else later.ratio[way] for way, one in ratio.items()}
+            for way in WAYS:
+                costs[way].append(ratio[way])
+        words = ""
+        for way in WAYS:
+            ratios[way] += costs[way]
+            volumes[way] += [one.volume[way] for one in firsts]
+            thirds[way] += sum(one.ratio[way] <= SHARES[0] + 0.005 for one in firsts)
+            words += f"{median(costs[way]):16.3f}{median(one.volume[way] for one in firsts):10.3f}"
+        measured = median(one.measured for one in firsts)
+        print(f"{system.name:10}{len(system.configs):9}{words}{measured:16.2f}", flush=True)
+    print(f"\n{asked.repeats} repeats, noise {asked.noise:.0%}, {20 * asked.seeds} searches:")
+    for way in WAYS:
         print(
-            f"{system.name:10}{len(system.configs):9}{median(costs):20.3f}"
-            f"{median(one.volume for one in firsts):12.3f}{median(one.measured for one in firsts):10.2f}",
-            flush=True,
+            f"{way}: median {median(ratios[way]):.3f} of the grid's cost, worst {max(ratios[way]):.3f}; within a "
+            f"third: {thirds[way]} of {len(ratios[way])}; hypervolume with a third: median {median(volumes[way]):.3f}, "
+            f"worst {min(volumes[way]):.3f}"
         )
-    print(
-        f"\n{asked.repeats} repeats, noise {asked.noise:.0%}, {len(ratios)} searches: "
-        f"median {median(ratios):.3f} of the grid's cost, worst {max(ratios):.3f};\n"
-        f"within a third: {thirds} of {len(ratios)}; hypervolume with a third: "
-        f"median {median(volumes):.3f}, worst {min(volumes):.3f}"
-    )
 
 
 if __name__ == "__main__":

@@ -27,10 +27,11 @@ class Reading:
     """What one source counted at one moment, `at_s` seconds since the arm began; pure numbers by name.
 
     Sources: "process" (the target's tree: cpu_s, rss_bytes, threads, descriptors, sockets, processes, and
-    client_cpu_s), "health" (green 1, 0 or −1 where it did not answer; completed 1 or 0; their seconds), "tier" (the
-    cache tier's counters), "release" (once before an arm and after its load: the names of "process", and root_started,
-    which tells the process from a later one; where gauges were asked busy_slots, waiting_requests, kv_usage_ratio,
-    generated_tokens, and gauges_every_s, how often at most they are).
+    client_cpu_s), "machine" (everybody's: host_cpu_s, host_available_bytes, host_stalled_s), "gpu" (all GPUs together:
+    gpu_memory_bytes, gpu_busy_ratio, gpu_power_w), "health" (green 1, 0 or −1 where it did not answer; completed 1 or
+    0; their seconds), "tier" (the cache tier's counters), "release" (once before an arm and after its load: the names
+    of "process", and root_started, which tells the process from a later one; where gauges were asked busy_slots,
+    waiting_requests, kv_usage_ratio, generated_tokens, and gauges_every_s, how often at most they are).
     """
 
     source: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,23 +38,54 @@ def host_memory() -> Memory:
 
 def gpu_memories() -> tuple[tuple[Memory, ...], str]:
     """The memory of each GPU, as NVML tells it, and why there is none in the list."""
+    module = _module()
+    if module is None:
+        return (), "NVML is not installed; pip install nvidia-ml-py shows NVIDIA GPUs"
+    try:
+        with _initialised(module) as found:
+            gpus = tuple(_gpu(found, index) for index in range(found.nvmlDeviceGetCount()))
+    except _Absent as error:
+        return (), f"NVML finds none: {error}"
+    except module.NVMLError as error:
+        return (), f"NVML cannot tell: {error}"
+    return gpus, "" if gpus else "NVML finds none"
+
+
+@contextmanager
+def nvml() -> Iterator[Any]:
+    """NVML, ready to be asked while this is entered; None where it is not installed, or finds no driver."""
+    with ExitStack() as stack:
+        module = _module()
+        try:
+            found = stack.enter_context(_initialised(module)) if module is not None else None
+        except _Absent:
+            found = None
+        yield found
+
+
+class _Absent(Exception):
+    """NVML is there, and what it needs is not."""
+
+
+@contextmanager
+def _initialised(module: Any) -> Iterator[Any]:
+    try:
+        module.nvmlInit()
+    except module.NVMLError as error:
+        raise _Absent(str(error)) from error
+    try:
+        yield module
+    finally:
+        module.nvmlShutdown()
+
+
+def _module() -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an old package of the same name warns of itself
-            nvml: Any = importlib.import_module("pynvml")
+            return importlib.import_module("pynvml")
     except (ImportError, OSError):
-        return (), "NVML is not installed; pip install nvidia-ml-py shows NVIDIA GPUs"
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as error:
-        return (), f"NVML finds none: {error}"
-    try:
-        gpus = tuple(_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
-        return gpus, "" if gpus else "NVML finds none"
-    except nvml.NVMLError as error:
-        return (), f"NVML cannot tell: {error}"
-    finally:
-        nvml.nvmlShutdown()
+        return None
 
 
 def _gpu(nvml: Any, index: int) -> Memory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,6 +14,8 @@ import psutil
 
 from contextlab.model import TargetSpec
 from contextlab.targets.http import shown
+
+_PRESSURE = Path("/proc/pressure")
 
 
 def shown_target(spec: TargetSpec) -> TargetSpec:
@@ -49,10 +52,21 @@ def machine() -> dict[str, object]:
         "processor": platform.machine(),
         "cores": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
-        "load": os.getloadavg()[0],
+        **activity(),
         "python": sys.executable.rpartition("/")[2],
         "tcp": _congestion_control(),
     }
+
+
+def activity() -> dict[str, float]:
+    """How busy the machine is now: `load` (of one minute), and of the last ten seconds the share in which something
+    waited for a CPU, for memory and for a disk (`pressure_…`, PSI), where the kernel tells it."""
+    found = {"load": os.getloadavg()[0]}
+    for name in ("cpu", "memory", "io"):
+        with suppress(OSError, ValueError, IndexError):
+            line = (_PRESSURE / name).read_text(encoding="ascii").split("\n")[0]
+            found[f"pressure_{name}"] = round(float(line.split("avg10=")[1].split()[0]) / 100, 4)
+    return found
 
 
 def _congestion_control() -> str | None:

@@ -33,7 +33,7 @@ from contextlab.lab.child import Order
 from contextlab.lab.interrupt import Interrupted, stoppable
 from contextlab.lab.isolate import Birth, ChildRun, Line, births, gather, run_child
 from contextlab.lab.journal import Journal, plain, revive
-from contextlab.lab.provenance import machine, shown_target, versions, without_secrets
+from contextlab.lab.provenance import activity, machine, shown_target, versions, without_secrets
 from contextlab.lab.server import OwnedServer, silence
 from contextlab.model import (
     SCHEMA,
@@ -180,8 +180,14 @@ class Lab:
 
     def _end(self, reasons: Mapping[int, str]) -> int:
         verdict, code, every = conclude(self.findings, reasons)
+        return self._last_line(verdict, code, every)
+
+    def _last_line(self, verdict: Verdict, code: int, reasons: Sequence[tuple[int, str]]) -> int:
         self._journal.append(
-            "end", verdict=verdict, exit={"code": code, "reason": every[0][1], "all": [list(one) for one in every]}
+            "end",
+            verdict=verdict,
+            exit={"code": code, "reason": reasons[0][1], "all": [list(one) for one in reasons]},
+            machine=activity(),
         )
         return code
 

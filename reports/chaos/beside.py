@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from statistics import fmean
 
 from contextlab.analysis import honesty
 from contextlab.analysis.cost import cost
@@ -47,11 +48,15 @@ _REDIS_TROUBLE = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
     """What the target's processes used in a phase. `cpus`: processors that were busy, `client_cpus` those of the load;
-    `max_rss_bytes`: the most memory at one reading. None: that was not read."""
+    `max_rss_bytes`: the most memory at one reading. Of everybody on the machine: `host_cpus`, `max_gpu_bytes`, and
+    `gpu_busy`, the mean share of the busiest GPU. None: that was not read."""
 
     cpus: float | None
     client_cpus: float | None
     max_rss_bytes: float | None
+    host_cpus: float | None = None
+    max_gpu_bytes: float | None = None
+    gpu_busy: float | None = None
 
 
 def facts(one: Shown) -> list[Fact]:
@@ -61,6 +66,7 @@ def facts(one: Shown) -> list[Fact]:
         *_deaths(one),
         *_processors(one),
         *_memory(one),
+        *_gpus(one),
         *_released(one),
         *_health(one),
         *_cost(one),
@@ -159,19 +165,26 @@ def used(one: Shown) -> dict[Phase, Used]:
     found = {}
     for phase, there in one.study.measured.items():
         arm = one.trial.control if phase is Phase.CONTROL else one.trial.fault
-        inside = _within(arm.readings if arm is not None else (), there.span)
-        if len(inside) > 1:
-            rss = [each.values["rss_bytes"] for each in inside if "rss_bytes" in each.values]
+        readings = arm.readings if arm is not None else ()
+        inside, around, gpus = (_within(readings, there.span, source) for source in ("process", "machine", "gpu"))
+        if len(inside) > 1 or gpus:
             found[phase] = Used(
                 cpus=_per_s(inside, "cpu_s"),
                 client_cpus=_per_s(inside, "client_cpu_s"),
-                max_rss_bytes=max(rss, default=None),
+                max_rss_bytes=max(_all(inside, "rss_bytes"), default=None),
+                host_cpus=_per_s(around, "host_cpu_s"),
+                max_gpu_bytes=max(_all(gpus, "gpu_memory_bytes"), default=None),
+                gpu_busy=fmean(busy) if (busy := _all(gpus, "gpu_busy_ratio")) else None,
             )
     return found
 
 
-def _within(readings: Iterable[Reading], span: Span) -> list[Reading]:
-    return [each for each in readings if each.source == "process" and span.holds(each.at_s)]
+def _within(readings: Iterable[Reading], span: Span, source: str) -> list[Reading]:
+    return [each for each in readings if each.source == source and span.holds(each.at_s)]
+
+
+def _all(readings: Iterable[Reading], name: str) -> list[float]:
+    return [each.values[name] for each in readings if name in each.values]
 
 
 def _per_s(readings: Sequence[Reading], name: str) -> float | None:
@@ -203,6 +216,9 @@ def _processors(one: Shown) -> Iterator[Fact]:
     ]
     if clients:
         yield Fact(label="CPU", text=f"and the load's clients: {', '.join(clients)}")
+    whole = [f"{phase} {number(each.host_cpus)}" for phase, each in by_phase.items() if each.host_cpus is not None]
+    if whole:
+        yield Fact(label="CPU", text=f"and everybody on the machine: {', '.join(whole)}")
     if counted.get("num_throttled"):
         words = f"throttled in {counted['num_throttled']:.0f} of {counted.get('num_periods', 0):.0f} periods"
         yield Fact(label="CPU", text=f"{words}, for {seconds(counted.get('throttled_s', 0.0))} in all")
@@ -228,6 +244,19 @@ def _memory(one: Shown) -> Iterator[Fact]:
         words.append(f"work stood still for want of memory for {seconds(counted['memory_stall_s'])}")
     if words:
         yield Fact(label="memory", text="; ".join(words))
+
+
+def _gpus(one: Shown) -> Iterator[Fact]:
+    told = {
+        phase: [
+            *([f"{each.gpu_busy:.0%} busy"] if each.gpu_busy is not None else []),
+            *([f"at most {mebibytes(each.max_gpu_bytes)}"] if each.max_gpu_bytes is not None else []),
+        ]
+        for phase, each in used(one).items()
+    }
+    said = [f"{phase} {' with '.join(words)}" for phase, words in told.items() if words]
+    if said:
+        yield Fact(label="GPU", text=", ".join(said))
 
 
 # ── what was freed, said, and spent ──────────────────────────────────────────────────────────────

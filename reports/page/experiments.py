@@ -27,6 +27,7 @@ POINTS_ON_PAGE = 12_000
 MOST_EXPERIMENTS = 40
 """So many are drawn; the overview names all."""
 MOST_PROFILE_BYTES = 4_000_000
+_BUSY = (("cpu_s", "target"), ("client_cpu_s", "load's clients"), ("host_cpu_s", "everybody on the machine"))
 _TIMES = (("ttft", "Time to first token"), ("e2e", "Whole answer"))
 
 
@@ -120,7 +121,7 @@ def curve(name: str, one: Shown, metric: str, phase: Phase) -> ecdf.Curve:
     return ecdf.Curve(name=name, ordered=times.ordered, quantiles=tuple(times.quantile(q) for q in ecdf.SHOWN))
 
 
-# ── the target's processes, and what it counts itself ────────────────────────────────────────────
+# ── the target's processes, the machine, and what the target counts itself ───────────────────────
 
 
 def _readings(one: Shown, place: int) -> list[Chart | None]:
@@ -131,7 +132,8 @@ def _readings(one: Shown, place: int) -> list[Chart | None]:
     spans = disturbances(one.trial.experiment) if disturbed else ()
     windows = [(span.start_s, span.end_s) for span in spans]
     length_s = max(there.length_s, 0.001)
-    busy = [_busy(there, name, words) for name, words in (("cpu_s", "target"), ("client_cpu_s", "load's clients"))]
+    busy = [_busy(there, name, words) for name, words in _BUSY]
+    busy.append(lines.Series(name="busiest GPU", points=_values(there, "gpu_busy_ratio", 1.0)))
     held = [
         lines.Series(name=words, points=_values(there, name, 2.0**-20))
         for name, words in (("rss_bytes", "target's memory"), ("gpu_memory_bytes", "GPU memory"))
@@ -156,7 +158,7 @@ def _values(there: Arm, name: str, factor: float) -> list[tuple[float, float]]:
     return [
         (each.at_s, each.values[name] * factor)
         for each in there.readings
-        if each.source in ("process", "gpu") and name in each.values and 0 <= each.at_s <= there.length_s
+        if each.source in ("process", "machine", "gpu") and name in each.values and 0 <= each.at_s <= there.length_s
     ]
 
 

@@ -53,6 +53,8 @@ _MAX_PLOT = 104
 _MAX_HEIGHT, _MIN_HEIGHT = 20, 8
 _RANKS = {Membership.DOMINATED: 0, Membership.UNDECIDED: 1, Membership.MEMBER: 2}
 _MAX_NAMED = 3
+_MAX_CROSSES = 8
+"""More intervals than this cover one another; those of the settings that matter most are drawn."""
 
 
 def sections(run: Run, width: int, prose: int) -> Iterator[tuple[str, list[Text]]]:
@@ -155,8 +157,9 @@ def drawn(one: Shown, width: int) -> list[Text]:
     room = width - _PLOT_INDENT
     height = max(_MIN_HEIGHT, min(_MAX_HEIGHT, room // 5))
     up, across = (_side(one, goal, place, factors[place]) for place, goal in enumerate((y_goal, x_goal)))
-    plot = scatter([_spot(row, factors) for row in one.rows], across, up, room, height)
-    legend = flowing([Text(part) for part in _legend(one, plot)], room, between=", ")
+    crossed = _crossed(one)
+    plot = scatter([_spot(row, factors, row in crossed) for row in one.rows], across, up, room, height)
+    legend = flowing([Text(part) for part in _legend(one, plot, len(crossed))], room, between=", ")
     return labelled(Text(), [*plot.lines, *legend], _PLOT_INDENT)
 
 
@@ -168,21 +171,28 @@ def _side(one: Shown, goal: Goal, place: int, factor: float) -> Side:
     return Side(title=title, limits=limits)
 
 
-def _spot(row: Row, factors: Sequence[float]) -> Spot:
+def _crossed(one: Shown) -> list[Row]:
+    """The settings whose intervals are drawn: chosen ones, members, then the likeliest of the undecided."""
+    chosen = [row for row in one.rows if row.is_best or row.is_knee]
+    others = [row for row in one.rows if row not in chosen and row.membership is not Membership.DOMINATED]
+    others.sort(key=lambda row: (-_RANKS[row.membership], -(row.standing.probability or 0.0)))
+    return [*chosen, *others][:_MAX_CROSSES]
+
+
+def _spot(row: Row, factors: Sequence[float], crossed: bool) -> Spot:
     y, x = row.standing.values[:2]
-    certain = row.membership is not Membership.DOMINATED or row.is_best or row.is_knee
     return Spot(
         x=x.value / factors[1],
         y=y.value / factors[0],
         sign=row.sign,
         rank=4 if row.is_best else 3 if row.is_knee else _RANKS[row.membership],
         style="bold " + STYLES[row.membership] if row.is_best or row.is_knee else STYLES[row.membership],
-        x_ends=(x.low / factors[1], x.high / factors[1]) if certain else None,
-        y_ends=(y.low / factors[0], y.high / factors[0]) if certain else None,
+        x_ends=(x.low / factors[1], x.high / factors[1]) if crossed else None,
+        y_ends=(y.low / factors[0], y.high / factors[0]) if crossed else None,
     )
 
 
-def _legend(one: Shown, plot: Plot) -> Iterator[str]:
+def _legend(one: Shown, plot: Plot, num_crosses: int) -> Iterator[str]:
     """What the signs mean, and what is not seen."""
     for membership, sign in SIGNS.items():
         if count := len(one.of(membership)):
@@ -195,6 +205,9 @@ def _legend(one: Shown, plot: Plot) -> Iterator[str]:
         sign, text = DOWN if slo.objective == one.sweep.goals[1].text else ACROSS, slo_text(slo, one.sweep)
         if slo.objective in (goal.text for goal in one.sweep.goals[:2]):
             yield f"{text} (outside the plot)" if text in plot.beyond else f"{sign} {text}"
+    known = one.concluded.frontier.known
+    if known and num_crosses == _MAX_CROSSES and num_crosses < len(one.rows) - len(one.of(Membership.DOMINATED)):
+        yield f"intervals drawn of {num_crosses}, all in the table"
     if plot.num_hidden:
         yield f"{plot.num_hidden} behind others"
     if one.excluded:

@@ -204,7 +204,7 @@ def provenance(run: Run) -> dict[str, list[str]]:
         "policy": _policy(header.get("policy")),
         "began": [str(header.get("started_at") or ""), f"seed {seed}" if seed is not None else ""],
         "versions": [f"{name} {version}" for name, version in _mapping(header.get("versions")).items()],
-        "machine": _machine(_mapping(header.get("machine"))),
+        "machine": _machine(_mapping(header.get("machine")), _mapping(_mapping(run.end).get("machine"))),
     }
     return {name: said for name, words in facts.items() if (said := _said(words))}
 
@@ -306,14 +306,15 @@ def _policy(policy: object) -> list[str]:
     return [f"{word} {listed([str(name) for name in names])}" for word, names in lists.items() if names]
 
 
-def _machine(machine: Mapping[str, Any]) -> list[str]:
-    """`Linux x86_64 · 2 cores · 23.5 GiB · load 0.42`."""
-    cores, memory, load = (machine.get(name) for name in ("cores", "memory_bytes", "load"))
+def _machine(machine: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """`Linux x86_64 · 2 cores · 23.5 GiB · load 0.42, then 1.3`."""
+    cores, memory = (machine.get(name) for name in ("cores", "memory_bytes"))
+    loads = [value(load) for one in (machine, after) if isinstance(load := one.get("load"), int | float)]
     return [
         " ".join(str(machine[name]) for name in ("system", "processor") if machine.get(name)),
         num(cores, "core") if isinstance(cores, int) else "",
         f"{memory / 2**30:.1f} GiB" if isinstance(memory, int) else "",
-        f"load {value(load)}" if isinstance(load, int | float) else "",
+        f"load {', then '.join(loads)}" if loads else "",
     ]
 
 

@@ -68,8 +68,7 @@ def busy_loops(number: int) -> Iterator[None]:
 @pytest.mark.alone
 @pytest.mark.usefixtures("quotas")
 def test_a_quota_of_half_a_core_is_found_and_confirmed(tmp_path: Path) -> None:
-    load = ("--blocks", "7", "--max-blocks", "7", "--requests", "6", "--load", "prompt_tokens=12")
-    words = ("gate", "run", "--base", burning(), "--candidate", burning(0.5), *load, "--trust-host")
+    words = ("gate", "run", "--base", burning(), "--candidate", burning(0.5), *SHORT, *SMALL, "--trust-host")
     ran = contextlab(*words, "-o", "run", cwd=tmp_path, timeout_s=270)
     assert ran.code == 1, ran.out + ran.err
     assert ran.out.startswith("REGRESSED  run:")

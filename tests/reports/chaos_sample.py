@@ -422,6 +422,18 @@ def process_readings(length_s: float, cpus: Callable[[float], float], rss_bytes:
     return found
 
 
+def machine_readings(length_s: float, *, gpus: bool = False) -> list[Reading]:
+    """The machine twice a second: 1.2 processors are busy, and a GPU at nine tenths where there is one."""
+    found = []
+    for place in range(int(length_s * 2)):
+        at_s = place / 2
+        found.append(Reading(source="machine", at_s=at_s, values={"host_cpu_s": round(500 + 1.2 * at_s, 6)}))
+        if gpus:
+            values = {"gpu_memory_bytes": 6.0 * 2**30, "gpu_busy_ratio": 0.9, "gpu_power_w": 300.0}
+            found.append(Reading(source="gpu", at_s=at_s, values=values))
+    return found
+
+
 def health_readings(length_s: float, hangs: tuple[float, float] = (0.0, 0.0)) -> list[Reading]:
     """Looks at health, always green, and at one token, which does not come in some stretch of time."""
     found = []
@@ -505,6 +517,7 @@ def beside() -> Run:
         evidence=evidence,
         readings=tuple(
             process_readings(50.0, lambda at_s: 0.0 if 10 <= at_s < 18 else 0.9, rss_bytes=3.4e8)
+            + machine_readings(50.0, gpus=True)
             + health_readings(50.0, hangs=(10.0, 18.0))
             + release_readings(51.0, descriptors=47.0)
         ),
@@ -518,7 +531,12 @@ def beside() -> Run:
     control = arm(
         "control",
         what,
-        readings=tuple(process_readings(50.0, lambda _: 0.9) + health_readings(50.0) + release_readings(51.0)),
+        readings=tuple(
+            process_readings(50.0, lambda _: 0.9)
+            + machine_readings(50.0, gpus=True)
+            + health_readings(50.0)
+            + release_readings(51.0)
+        ),
     )
     told = records(what, control, fault, scenario="health-honesty", path="client → direct 127.0.0.1:8080 → target")
     bad = finding(
@@ -528,7 +546,9 @@ def beside() -> Run:
         Verdict.FAIL,
         "health was green and nothing was completed for 7.46s to 9.46s, in the fault arm",
     )
-    return run([*told], bad, code=1, reason="1 finding is not allowed")
+    whole = run([*told], bad, code=1, reason="1 finding is not allowed")
+    last = {**(whole.end or {}), "machine": {"load": 1.5, "pressure_cpu": 0.04}}
+    return replace(whole, end=last, records=(*whole.records[:-1], last))
 
 
 def tiered() -> Run:

@@ -217,7 +217,9 @@ def test_what_is_done_beside_the_wire_is_said_in_sentences() -> None:
     assert death.endswith("2 RESET; it answered again after 1.9s")
     cpu = lines_of(run, "CPU")
     assert cpu[0].startswith("CPU: processors that the target kept busy: control 0.900, before 0.900, during 0.5")
-    assert cpu[2] == "CPU: throttled in 12 of 60 periods, for 800 ms in all"
+    assert cpu[2] == "CPU: and everybody on the machine: control 1.20, before 1.20, during 1.20, after 1.20"
+    assert lines_of(run, "GPU")[0].startswith("GPU: control 90% busy with at most 6144 MiB, before 90% busy")
+    assert cpu[3] == "CPU: throttled in 12 of 60 periods, for 800 ms in all"
     assert lines_of(run, "memory")[1] == "memory: 3 allocations at the limit; 1 page read back from disk"
     free, kept = lines_of(run, "release")
     assert free == "release: ✓ free again: busy slots at once, sockets at once, rss at once"

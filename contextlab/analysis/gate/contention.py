@@ -51,6 +51,12 @@ def contention(blocks: Sequence[Block]) -> Contention:
     return Contention(left_out=left_out)
 
 
+def hopeless(blocks: Sequence[Block], planned: int) -> bool:
+    """Whether so many of these are disturbed already that the rest of the planned ones cannot mend it. The control
+    workload has no say in it: its median is not known before the end."""
+    return sum(bool(disturbed(block, None)) for block in blocks) > MOST_LEFT_OUT * planned
+
+
 def disturbed(block: Block, usual_s: float | None) -> str:
     """Why one block cannot be believed; "" where it can. `usual_s`: the control workload's median time."""
     for name, arm in (("base", block.base), ("candidate", block.candidate)):

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from contextlab.analysis.concluding import count
 from contextlab.analysis.gate.budgets import judge_budgets
-from contextlab.analysis.gate.contention import MOST_LEFT_OUT, contention
+from contextlab.analysis.gate.contention import MOST_LEFT_OUT, contention, hopeless
 from contextlab.analysis.gate.exact import exact_differences, rates
 from contextlab.analysis.gate.metrics import judge_metrics
 from contextlab.analysis.gate.nouns import (
@@ -123,6 +123,8 @@ def next_blocks(blocks: Sequence[Block], metrics: Sequence[Metric] = METRICS, pl
     if (death := next(_died(blocks), None)) is not None:
         return More(num_blocks=0, why=death.words)
     if len(first) < plan.blocks:
+        if hopeless(first, plan.blocks):
+            return More(num_blocks=0, why=f"the machine is not quiet: {contention(first).whole}")
         return More(num_blocks=plan.blocks - len(first), why="as planned")
     found = contention(blocks)
     if found.whole:

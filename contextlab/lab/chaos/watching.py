@@ -11,6 +11,7 @@ from contextlab.deeds import Reading, Victim
 from contextlab.experiment import GaugeSample
 from contextlab.lab.observe.gauges import GaugeWatch
 from contextlab.lab.observe.health import HealthWatch
+from contextlab.lab.observe.machine import MachineWatch
 from contextlab.lab.observe.process import ProcessWatch
 from contextlab.lab.observe.release import ReleaseWatch
 from contextlab.lab.observe.watch import Watch
@@ -50,6 +51,8 @@ class Watching:
         self._gauges = GaugeWatch(spec, known, zero_s, on=on)
         self._health = HealthWatch(spec, known, zero_s) if on and health else None
         self._observers: list[Watch[Reading]] = [self._health] if self._health is not None else []
+        if on:
+            self._observers.append(MachineWatch(zero_s))
         if on and root() is not None:
             self._observers.append(ProcessWatch(root, zero_s, client_pids=client_pids))
 

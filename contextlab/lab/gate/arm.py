@@ -112,7 +112,7 @@ class Arm:
             num_failed=self.load.num_requests - num_answered,
             num_truncated=loads.num_truncated(counted),
             exact={} if died else {**loads.exact(counted), **exact},
-            control_s=round(sum(one.slice_s for one in controls) / len(controls), 9),
+            control_s=round(quiet.usual_s(*controls), 9),
             host=quiet.host(begun, ended, controls, sees_others=server is not None),
             died=died,
         )

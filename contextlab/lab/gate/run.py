@@ -202,13 +202,8 @@ class Gate(Lab):
     def _end(self, reasons: Mapping[int, str]) -> int:
         if reasons or not self._reasons:
             return super()._end(reasons)
-        code, words = self._reasons[0]
-        self._journal.append(
-            "end",
-            verdict=_VERDICTS.get(code, Verdict.UNKNOWN),
-            exit={"code": code, "reason": words, "all": [list(one) for one in self._reasons]},
-        )
-        return code
+        code, _ = self._reasons[0]
+        return self._last_line(_VERDICTS.get(code, Verdict.UNKNOWN), code, self._reasons)
 
 
 def _resolved(noise: MetricNoise) -> Finding:

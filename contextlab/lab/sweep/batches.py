@@ -18,8 +18,8 @@ from typing import Any
 from contextlab.analysis.frontier import Status
 from contextlab.analysis.sweeps import Measurement, Sweep, seed_of
 from contextlab.lab.child import Order
+from contextlab.lab.contention import MOST_OTHERS, busy, others, pressure
 from contextlab.lab.isolate import ChildRun, run_child, spawned
-from contextlab.lab.sweep.contention import MOST_OTHERS, busy, others, pressure
 from contextlab.model import Knowledge, Limits, Probe, Settings, TargetSpec
 
 TASK = "batch-speed"

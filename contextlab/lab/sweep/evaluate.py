@@ -33,11 +33,11 @@ from contextlab.analysis.levels import (
 from contextlab.analysis.prompts import filler, role_of, usual_api
 from contextlab.analysis.sweeps import Measurement, Sweep, seed_of
 from contextlab.experiment import Arrivals, Due, GeneratorHealth, Load, Mixed, Pace, Sample
+from contextlab.lab.contention import MOST_OTHERS, Busy, busy, others, pressure
 from contextlab.lab.load.aim import aimed
 from contextlab.lab.load.fleet import Fleet
 from contextlab.lab.load.order import LoadOrder
 from contextlab.lab.server import OwnedServer, ServerEnded
-from contextlab.lab.sweep.contention import MOST_OTHERS, Busy, busy, others, pressure
 from contextlab.lab.sweep.plan import CONCURRENCY, DEFAULTS, MEMORY, PROMPT_TOKENS, RATE, REPLY_TOKENS, spec_for
 from contextlab.model import (
     Knowledge,

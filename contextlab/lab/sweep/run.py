@@ -29,9 +29,9 @@ from contextlab.analysis.sweeps import (
     reference_point,
     result_of,
 )
+from contextlab.lab.contention import MOST_OTHERS, calm
 from contextlab.lab.run import Lab, Options
 from contextlab.lab.sweep.batches import BatchEvaluator
-from contextlab.lab.sweep.contention import MOST_OTHERS, calm
 from contextlab.lab.sweep.evaluate import Evaluator, How
 from contextlab.lab.sweep.plan import Planned
 from contextlab.model import (

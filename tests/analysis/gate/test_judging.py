@@ -211,6 +211,16 @@ def test_what_cannot_get_better_is_not_measured_longer() -> None:
     assert next_blocks(halves, ONE).num_blocks == 0
 
 
+def test_on_a_machine_that_is_not_quiet_the_rest_is_not_measured() -> None:
+    three, four = (changed(blocks()[:number], range(1, 6), host=BUSY) for number in (3, 4))
+    assert next_blocks(three, ONE) == More(num_blocks=7, why="as planned")
+    assert next_blocks(four, ONE).num_blocks == 0
+    assert "not quiet: 4 of 4 blocks; block 1" in next_blocks(four, ONE).why
+    assert judge(four, ONE).verdict is GateVerdict.CONTAMINATED
+    slower = changed(blocks()[:4], (1, 2), control_s=9.0)
+    assert next_blocks(slower, ONE).num_blocks == 6, "the control's median is known at the end only"
+
+
 def test_a_block_that_was_disturbed_is_replaced() -> None:
     more = next_blocks(changed(blocks(1.3), (2, 7), host=BUSY), ONE)
     assert (more.num_blocks, more.confirming) == (2, False)

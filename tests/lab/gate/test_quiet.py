@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from contextlab.lab.gate.quiet import Controlled, Look, control, host, look
-from contextlab.lab.sweep.contention import Busy
+from contextlab.lab.contention import Busy
+from contextlab.lab.gate.quiet import Controlled, Look, control, host, look, usual_s
 
 
 def at(at_s: float, all_s: float, ours_s: float, *, steal_s: float = 0.0, throttled: int | None = 0) -> Look:
@@ -14,13 +14,25 @@ def at(at_s: float, all_s: float, ours_s: float, *, steal_s: float = 0.0, thrott
     return Look(busy=busy, steal_s=steal_s, all_s=at_s * 2, throttled=throttled)
 
 
-REST = Controlled(slice_s=0.02, stalled_s=0.03, length_s=0.3)
+REST = Controlled(slices_s=(0.02,), stalled_s=0.03, length_s=0.3)
 
 
 def test_the_fixed_work_takes_time() -> None:
     found = control()
-    assert 0 < found.slice_s < found.length_s
+    assert 0 < usual_s(found) < sum(found.slices_s) <= found.length_s
     assert found.stalled_s is None or found.stalled_s >= 0
+
+
+def test_a_burst_is_no_contention_and_a_slower_machine_is() -> None:
+    even, burst = (0.02,) * 20, (0.02,) * 9 + (0.05,) * 11
+    assert usual_s(controlled(even), controlled(burst)) == 0.02
+    assert usual_s(controlled(burst), controlled(burst)) == 0.02
+    assert usual_s(controlled((0.03,) * 20), controlled((0.03,) * 20)) == 0.03
+
+
+def controlled(times: tuple[float, ...]) -> Controlled:
+    """A control of these slices."""
+    return Controlled(slices_s=times, stalled_s=None, length_s=sum(times))
 
 
 def test_counters_between_two_looks() -> None:
@@ -33,13 +45,13 @@ def test_counters_between_two_looks() -> None:
 
 
 def test_what_cannot_be_told_is_none() -> None:
-    no_psi = Controlled(slice_s=0.02, stalled_s=None, length_s=0.3)
+    no_psi = Controlled(slices_s=(0.02,), stalled_s=None, length_s=0.3)
     found = host(at(10.0, 1.0, 1.0), at(11.0, 2.0, 1.0, throttled=None), (REST, no_psi), sees_others=False)
     assert (found.others_cores, found.cpu_pressure, found.throttled) == (None, None, None)
 
 
 def test_pressure_is_a_share() -> None:
-    pressed = Controlled(slice_s=0.02, stalled_s=0.4, length_s=0.3)
+    pressed = Controlled(slices_s=(0.02,), stalled_s=0.4, length_s=0.3)
     assert host(at(1.0, 1.0, 1.0), at(2.0, 1.0, 1.0), (pressed, pressed), sees_others=True).cpu_pressure == 1.0
 
 

@@ -132,7 +132,7 @@ def test_a_busy_host_contaminates_and_a_trusted_one_does_not(arms: dict[str, Any
         (1.3 if name == "candidate" else 1.0) * wavering(name, block), host=busy
     )
     code, stored, _ = gate(tmp_path / "run")
-    assert (code, len(stored.blocks)) == (3, 7)
+    assert (code, len(stored.blocks)) == (3, 3), "the other four could not mend it"
     assert stored.result is not None
     assert stored.result.verdict == "contaminated"
     assert gate(tmp_path / "trusted", replace(BEGINS, trusts_host=True))[0] == 1

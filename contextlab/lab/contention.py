@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -32,10 +33,15 @@ class Busy:
 
 def busy() -> Busy:
     """A look at the machine's clocks of work."""
-    times = psutil.cpu_times()
+    return Busy(
+        at_s=time.monotonic(), all_s=used_s(psutil.cpu_times()), ours_s=_cpu_s(_ours()), stalled_us=stalled_us()
+    )
+
+
+def used_s(times: Any) -> float:
+    """CPU seconds that were used, of psutil's `cpu_times`: a guest's stand in them twice, and waiting is no work."""
     idle = times.idle + getattr(times, "iowait", 0.0)
-    used_s = sum(times) - idle - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return Busy(at_s=time.monotonic(), all_s=used_s, ours_s=_cpu_s(_ours()), stalled_us=_stalled_us())
+    return float(sum(times) - idle - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0))
 
 
 def _ours() -> Iterable[psutil.Process]:
@@ -54,7 +60,8 @@ def _cpu_s(processes: Iterable[psutil.Process]) -> float:
     return total
 
 
-def _stalled_us() -> int | None:
+def stalled_us() -> int | None:
+    """For how long something that could have run has waited for a CPU, since the boot (PSI); None: no PSI."""
     with suppress(OSError, ValueError, IndexError):
         return int(PRESSURE.read_text(encoding="ascii").split("\n")[0].rpartition("total=")[2])
     return None
