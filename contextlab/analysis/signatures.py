@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -91,7 +91,8 @@ class Signature:
     """One entry of the table; the head of `signatures.toml` explains its fields.
 
     `where` tells where the words were seen, for readers: servers log what they answer, so matching ignores it.
-    `pattern` is compiled, and searched rather than matched from the start.
+    `pattern` is compiled, and searched rather than matched from the start. `words`: one of these, in lower case, is in
+    every text that it matches; none: it must be tried on all.
     """
 
     id: str
@@ -106,6 +107,7 @@ class Signature:
     lower_bound: bool = False
     cut: str = ""
     generic: bool = False
+    words: tuple[str, ...] = ()
 
     def speaks_for(self, flavour: str | None) -> bool:
         """Whether that engine is known to use these words."""
@@ -141,8 +143,9 @@ def recognise(text: str, *, flavour: str | None = None) -> Recognised | None:
     of many lines only the best match is told: give a log to `recognise_lines`.
     """
     text = _unescaped(text[:MAX_CHARS])
-    for signature in _in_order(flavour if flavour in FLAVOURS else None):
-        if match := signature.pattern.search(text):
+    lowered = text.lower()
+    for word, signature in _in_order(flavour if flavour in FLAVOURS else None):
+        if word in lowered and (match := signature.pattern.search(text)):
             return Recognised(
                 id=signature.id,
                 engine=flavour if flavour and signature.speaks_for(flavour) else signature.engine,
@@ -173,9 +176,11 @@ def signatures() -> tuple[Signature, ...]:
 
 
 @cache
-def _in_order(flavour: str | None) -> tuple[Signature, ...]:
-    """The signatures in the order in which they are tried: sorting keeps the table's order among equals."""
-    return tuple(sorted(signatures(), key=lambda one: (one.generic, not one.speaks_for(flavour))))
+def _in_order(flavour: str | None) -> tuple[tuple[str, Signature], ...]:
+    """The signatures in the order in which they are tried, each behind its words ("" is in every text): sorting keeps
+    the table's order among equals."""
+    ordered = sorted(signatures(), key=lambda one: (one.generic, not one.speaks_for(flavour)))
+    return tuple((word, one) for one in ordered for word in one.words or ("",))
 
 
 def _unescaped(text: str) -> str:
@@ -242,7 +247,13 @@ def _signature(entry: Mapping[str, Any]) -> Signature:
     if strangers := sorted(pattern.groupindex.keys() - NUMBERS):
         raise ValueError(f"<{strangers[0]}> is not a name of a number")
     return Signature(
-        **{**entry, "pattern": pattern, "layer": Layer(entry["layer"]), "also": tuple(entry.get("also", ()))}
+        **{
+            **entry,
+            "pattern": pattern,
+            "layer": Layer(entry["layer"]),
+            "also": tuple(entry.get("also", ())),
+            "words": _words(pattern.pattern),
+        }
     )
 
 
@@ -250,3 +261,68 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     """A pattern of the table as a regular expression: `<name>` is a whole number, a space any white space."""
     expression = _PLACEHOLDER.sub(lambda found: _NUMBER.format(found[1]), pattern).replace(" ", r"\s+")
     return re.compile(expression, re.IGNORECASE | re.ASCII)
+
+
+# ── what to look for before a search: a log of a million lines says nothing in most of them ──────
+
+_LEAST_WORD = 4
+_PIECE = re.compile(
+    r"""
+    (?P<look>\(\?<?[=!]) | (?P<open>\((?:\?:|\?P<\w+>)?) | (?P<close>\)) | (?P<either>\|)
+    | (?P<charset>\[\^?\]?(?:\\.|[^\]])*\]) | (?P<kind>\\[A-Za-z0-9]) | (?P<any>[.^$])
+    | (?P<repeat>[*+?]\??|\{[0-9,]+\}\??)
+    | \\(?P<escaped>.) | (?P<plain>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _words(expression: str) -> tuple[str, ...]:
+    """Words, in lower case, one of which is in every text that the regular expression matches; () where it has none
+    that are long enough to tell one text from another."""
+    return _alternatives(iter(list(_PIECE.finditer(expression))))
+
+
+def _alternatives(pieces: Iterator[re.Match[str]]) -> tuple[str, ...]:
+    """The same of a group, to the bracket that closes it: the words of all its alternatives together."""
+    sets, run = list[tuple[str, ...]](), ""  # of the alternative that is read: what each of its parts has
+    found: list[tuple[str, ...]] = []
+    last = False  # whether the last part may be left out, as far as a repeat behind it says
+    for piece in pieces:
+        letter = piece["escaped"] or piece["plain"]
+        if letter is not None:
+            run += letter
+            last = False
+            continue
+        if piece["repeat"]:
+            if last:
+                sets.pop()
+            run, last = run[:-1], False
+        sets.append((run.lower(),))
+        run = ""
+        if piece["open"] or piece["look"]:
+            inside = _alternatives(pieces)
+            sets.append(inside if piece["open"] else ())
+            last = True
+        elif piece["either"] or piece["close"]:
+            found.append(_best(sets))
+            sets, last = [], False
+            if piece["close"]:
+                return _together(found)
+        elif not piece["repeat"]:
+            last = False
+    found.append(_best([*sets, (run.lower(),)]))
+    return _together(found)
+
+
+def _best(sets: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Of words for each part of a sequence those whose shortest is longest."""
+    return max(sets, key=lambda words: min(map(len, words), default=0), default=())
+
+
+def _together(alternatives: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """All of them; () where one alternative has none."""
+    found = list(alternatives)
+    if any(min(map(len, words), default=0) < _LEAST_WORD for words in found):
+        return ()
+    return tuple(dict.fromkeys(word for words in found for word in words))

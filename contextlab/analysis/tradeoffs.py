@@ -260,11 +260,13 @@ def _turned(value: float, resampled: Sequence[float], confidence: float, least: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
-    """What a setting must keep: `objective` `op` (`<`, `<=`, `>`, `>=`) `limit`, in the objective's unit."""
+    """What a setting must keep: `objective` `op` (`<`, `<=`, `>`, `>=`) `limit`, in the objective's unit. `text`: as
+    the user wrote it."""
 
     objective: str
     op: str
     limit: float
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +319,7 @@ def recommend(
     shares = tuple(feasible) or feasibility(result, slos)
     sign = 1 if result.objectives[best].direction is Direction.UP else -1
     proven = [k for k in result.compared if (share := shares[k]) is not None and share >= result.confidence]
-    words = " and ".join(f"{slo.objective} {slo.op} {slo.limit:g}" for slo in slos) or "the SLO"
+    words = " and ".join(slo.text or f"{slo.objective} {slo.op} {slo.limit:g}" for slo in slos) or "the SLO"
     if proven:
         chosen = result.standings[max(proven, key=lambda k: sign * result.standings[k].values[best].value)]
         why = f"best {result.objectives[best].name} of {len(proven)} that keep {words}"

@@ -17,6 +17,8 @@ from contextlab import __version__
 from contextlab.cli import (
     calibrate,
     chaos,
+    diagnose,
+    doctor,
     faults,
     gate,
     history,
@@ -45,6 +47,8 @@ app.command(name="overflow", rich_help_panel="Find out", epilog=overflow.EPILOG)
 app.command(name="chaos", rich_help_panel="Find out", epilog=chaos.EPILOG)(chaos.chaos)
 app.command(name="pareto", rich_help_panel="Find out", epilog=pareto.EPILOG)(pareto.pareto)
 app.command(name="inspect", rich_help_panel="Find out", epilog=inspect.EPILOG)(inspect.inspect)
+app.command(name="diagnose", rich_help_panel="Find out", epilog=diagnose.EPILOG)(diagnose.diagnose)
+app.command(name="doctor", rich_help_panel="Set up", epilog=doctor.EPILOG)(doctor.doctor)
 app.command(name="calibrate", rich_help_panel="Set up", epilog=calibrate.EPILOG)(calibrate.calibrate)
 app.command(name="replay", rich_help_panel="Find out", epilog=replay.EPILOG)(replay.replay)
 app.command(name="recover", rich_help_panel="Set up", epilog=recover.EPILOG)(recover.recover)

@@ -97,12 +97,24 @@ def why_best(one: Shown) -> str:
         return "one repeat each: nothing is known of the noise"
     likeliest = max(known, key=lambda row: row.feasible or 0.0)
     if not likeliest.feasible:
-        return f"none is proven feasible: nowhere is {words} likely at all"
+        return f"none is proven feasible: nowhere is {words} likely at all{_nearest(one)}"
     share = probability(likeliest.feasible)
     return (
         f"none is proven feasible: likeliest to keep {words} is {one.named(likeliest.settings)}, "
         f"with probability {share}, not {sweep.confidence:g}"
     )
+
+
+def _nearest(one: Shown) -> str:
+    """`; nearest is batch=64 with p99 itl 678 ms (573–800)`; "" where there are several SLOs, or one on no goal."""
+    [slo, *others] = one.sweep.slos
+    place = next((place for place, goal in enumerate(one.sweep.goals) if goal.text == slo.objective), None)
+    if others or place is None:
+        return ""
+    sign = 1 if slo.op.startswith("<") else -1
+    row = min(one.rows, key=lambda row: sign * row.standing.values[place].value)
+    value = with_ends(row.standing.values[place], unit_of(one.sweep.goals[place]))
+    return f"; nearest is {one.named(row.settings)} with {clean(slo.objective)} {value}"
 
 
 def _best(one: Shown) -> Iterator[Fact]:

@@ -6,7 +6,7 @@ import json
 from importlib.resources import files
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextlab.analysis.signatures import (
@@ -833,3 +833,41 @@ def test_a_good_table_is_read() -> None:
 
 def test_the_table_lies_beside_the_code() -> None:
     assert files("contextlab.analysis").joinpath("signatures.toml").is_file()
+
+
+@pytest.mark.parametrize("one", signatures(), ids=lambda one: one.id)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], deadline=None)
+@given(data=st.data())
+def test_what_a_signature_matches_has_one_of_its_words(one: Signature, data: st.DataObject) -> None:
+    """Else a search for the words first, which is all that most lines of a log get, would miss it."""
+    text = data.draw(st.from_regex(one.pattern))
+    assert not one.words or any(word in text.lower() for word in one.words)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("context length", ("context",)),
+        ("out of memory|no memory", ("memory",)),
+        ("(?:prompt|input) is (?:too long|over the limit)", ("prompt", "input")),
+        ("tokens?", ("token",)),
+        ("(?:optional)?cut", ()),
+        (r"\d+ tokens", ("tokens",)),
+        ("one|tokens", ()),
+        (r"free\(\): invalid", ("invalid",)),
+        ("[abc]{3}window", ("window",)),
+        ("(?!never)window", ("window",)),
+        ("", ()),
+    ],
+)
+def test_the_words_of_a_pattern(pattern: str, words: tuple[str, ...]) -> None:
+    entry = f"""[[signature]]
+id = "x"
+engine = "other"
+kind = "overflow"
+layer = "engine"
+pattern = '{pattern or "()"}'
+means = "m"
+example = "e"
+"""
+    assert read_table(entry)[0].words == words

@@ -11,9 +11,9 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from contextlab.model import UnableError, UsageError
-from contextlab.reports import inspection, schema
+from contextlab.reports import checkup, diagnosis, inspection, schema
 from contextlab.reports import json as report
-from tests.reports import chaos_sample, sample, test_inspection
+from tests.reports import chaos_sample, sample, test_checkup, test_diagnosis, test_inspection
 from tests.reports.every import MAKERS, made
 
 
@@ -54,6 +54,27 @@ def test_a_run_that_could_not_begin_validates(command: str) -> None:
 def test_an_inspection_that_could_not_be_made_validates() -> None:
     document = inspection.failure_document("x", UnableError("no", "look"))
     strictly("inspect").validate(json.loads(report.encoded(document)))
+
+
+@pytest.mark.parametrize("name", test_diagnosis.READ)
+def test_every_diagnosis_validates(name: str) -> None:
+    document = diagnosis.document("server.log", test_diagnosis.READ[name]())
+    strictly("diagnose").validate(json.loads(report.encoded(document)))
+
+
+def test_a_diagnosis_that_could_not_be_made_validates() -> None:
+    document = diagnosis.failure_document("x", UnableError("no", "look"))
+    strictly("diagnose").validate(json.loads(report.encoded(document)))
+
+
+@pytest.mark.parametrize("name", test_checkup.ALL)
+def test_every_check_up_validates(name: str) -> None:
+    strictly("doctor").validate(json.loads(report.encoded(checkup.document(None, test_checkup.ALL[name]))))
+
+
+def test_a_check_up_that_could_not_be_made_validates() -> None:
+    document = checkup.failure_document("x", UnableError("no", "look"))
+    strictly("doctor").validate(json.loads(report.encoded(document)))
 
 
 @pytest.mark.parametrize("name", schema.names())

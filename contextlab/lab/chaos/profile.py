@@ -30,11 +30,11 @@ class Profiler:
     def __enter__(self) -> Self:
         if self._pid is None:
             return self
-        program = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
-        if program is None:
+        found = program()
+        if found is None:
             self._why_not = "py-spy is not installed"
             return self
-        argv = [program, "record", "--pid", str(self._pid), "--duration", str(max(1, round(self._length_s)))]
+        argv = [found, "record", "--pid", str(self._pid), "--duration", str(max(1, round(self._length_s)))]
         argv += ["--rate", str(RATE_PER_S), "--format", "raw", "--output", str(self._stacks)]
         argv += ["--native", "--nonblocking"] if sys.platform == "linux" else ["--nonblocking"]
         self._process = KeptProcess(argv, log=self._log, stdin=subprocess.DEVNULL)
@@ -68,3 +68,8 @@ class Profiler:
             return {"profile": "none: the process was never seen to run"}
         shown = [f"{name} {100 * count / total:.0f}%" for name, count in leaves.most_common(SHOWN)]
         return {"profile": "; ".join(shown), "profile_samples": total, "profile_file": self._stacks.name}
+
+
+def program() -> str | None:
+    """The path of py-spy, this environment's first; None where it is not installed."""
+    return shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")

@@ -44,7 +44,7 @@ def survey(placed: Sequence[Placed]) -> Iterator[Engine]:
         yield Engine(name=RELAY)
         return
     faults = [fault for _, fault in pairs]
-    yield Engine(name=PACKET_LINK, why_not=_why_no_tunnel())
+    yield Engine(name=PACKET_LINK, why_not=why_no_packet_link())
     yield Engine(name=NETEM, why_not=_why_no_netem([one for one, _ in pairs], faults))
     yield Engine(name=EMULATED, why_not=_why_not_emulated(faults))
 
@@ -70,7 +70,8 @@ def emulation(fault: WireFault, rng: Random, direction: Direction) -> Stage | No
     return fault.emulated(rng, direction) if isinstance(fault, PacketFault) else None
 
 
-def _why_no_tunnel() -> str:
+def why_no_packet_link() -> str:
+    """Why there can be no packet link here, found by making one that is thrown away; "" where there can."""
     try:
         tunnel.open_tunnel().close()
     except UnableError as error:

@@ -246,7 +246,7 @@ def _slo(text: str) -> list[Slo]:
     bound = parse_bound(text)
     if bound.against is not None or bound.metric in ("integrity", "backlog", "goodput"):
         raise UsageError(f"--slo {text!r}: is not measured in a sweep", f"choose from: {_metrics()}")
-    return [Slo(objective=subject_of(bound), op=bound.op, limit=bound.value)]
+    return [Slo(objective=subject_of(bound), op=bound.op, limit=bound.value, text=" ".join(text.split()))]
 
 
 def spec_for(spec: TargetSpec, settings: Settings, restarts: frozenset[str]) -> TargetSpec:

@@ -52,6 +52,12 @@ def recover(state: Path | None = None) -> Iterator[Recovered]:
             )
 
 
+def left_open(state: Path | None = None) -> list[Contents]:
+    """What dead runs left that is not undone, and that nobody is undoing now."""
+    found = [record.contents for record in open_records(state)]
+    return [one for one in found if _is_left(one) and not one.watchdog_lives]
+
+
 def refuse_open(state: Path | None = None) -> None:
     """Refuse to begin while a dead run is not undone. A watchdog that is still at it is waited for.
 
