@@ -18,7 +18,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+LONGEST = (
+    "engine/test_llama",
+    "scenarios/test_fakes",
+    "test_action",
+    "cli/test_chaos",
+    "cli/test_pareto",
+    "engine/test_chaos",
+    "reports/test_html_browser",
+    "cli/test_bad_servers",
+    "scenarios/test_memory_runs",
+    "cli/test_bad_input",
+    "reports/test_html",
+)
+"""Files of tests that take half a minute and more."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, where workers take one file after the other: then they end at about the same time."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: item.get_closest_marker("engine") is None)
+        items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    name = item.nodeid.partition("::")[0].removeprefix("tests/").removesuffix(".py")
+    if name in LONGEST:
+        return LONGEST.index(name)
+    return len(LONGEST) + (item.get_closest_marker("engine") is None)

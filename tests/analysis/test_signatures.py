@@ -836,7 +836,7 @@ def test_the_table_lies_beside_the_code() -> None:
 
 
 @pytest.mark.parametrize("one", signatures(), ids=lambda one: one.id)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], deadline=None)
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], deadline=None)
 @given(data=st.data())
 def test_what_a_signature_matches_has_one_of_its_words(one: Signature, data: st.DataObject) -> None:
     """Else a search for the words first, which is all that most lines of a log get, would miss it."""
@@ -854,7 +854,7 @@ def test_what_a_signature_matches_has_one_of_its_words(one: Signature, data: st.
         ("(?:optional)?cut", ()),
         (r"\d+ tokens", ("tokens",)),
         ("one|tokens", ()),
-        (r"free\(\): invalid", ("invalid",)),
+        (r"free\(\): corrupted", ("corrupted",)),
         ("[abc]{3}window", ("window",)),
         ("(?!never)window", ("window",)),
         ("", ()),

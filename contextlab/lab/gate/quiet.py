@@ -24,7 +24,7 @@ from contextlab.lab.host import groups
 
 CONTROL_BYTES = 12 << 20
 """Hashed once a slice: some 15 ms, several of a scheduler's turns."""
-SLICES = 20
+SLICES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ def placed(*texts: str) -> list[Placed]:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without the rights and without netem."""
-    monkeypatch.setattr(engines, "_why_no_tunnel", lambda: "no rights")
+    monkeypatch.setattr(engines, "why_no_packet_link", lambda: "no rights")
     monkeypatch.setattr(netem, "probe", lambda: "no such qdisc")
 
 
@@ -32,7 +32,7 @@ def test_without_packet_faults_the_relay_is_enough(faults: list[str], bare: None
 @pytest.mark.parametrize("fault", ["loss:rate=15%", "loss:rate=0%"])
 def test_the_packet_link_comes_first(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for a fault that does nothing: its two arms are compared over the same path."""
-    monkeypatch.setattr(engines, "_why_no_tunnel", lambda: "")
+    monkeypatch.setattr(engines, "why_no_packet_link", lambda: "")
     monkeypatch.setattr(netem, "probe", lambda: pytest.fail("nobody asked for netem"))
     assert choose_engine(placed(fault, "cut"), allow_emulation=True) == "packet link"
 

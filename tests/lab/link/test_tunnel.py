@@ -30,6 +30,8 @@ from tests.lab.processes import PATIENCE_S
 
 pytestmark = pytest.mark.process
 UDP_IP_BYTES = 28
+SPURIOUS = 2
+"""Segments that TCP sends again though none is lost, where a busy machine keeps it waiting for an acknowledgement."""
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -228,11 +230,13 @@ def test_tcp_repairs_what_packet_faults_do_and_the_kernel_proves_each() -> None:
         link = opened()
         link.run(asyncio.get_running_loop())
         assert await echoed(link, 100_000) == Random(100_000).randbytes(100_000)
-        assert link.kernel()["retransmitted_segments"] == 0
+        before = link.kernel()["retransmitted_segments"]
+        assert before <= SPURIOUS
         armed = chains(faults)
         link.arm(armed)
         assert await asyncio.wait_for(echoed(link, 300_000), 60) == Random(300_000).randbytes(300_000)
         kernel = link.kernel()
+        assert kernel["retransmitted_segments"] > before + SPURIOUS
         for number, fault in enumerate(faults):
             landed = fault.landed(tally(armed, number), kernel)
             assert landed.proven, (fault.NAME, landed.why)
