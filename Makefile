@@ -31,9 +31,9 @@ $(READY_DEV): $(READY)
 demo: setup
 	$(BIN)/contextlab overflow smollm2 || test $$? -eq 1
 
-# Four files of tests at a time, since many wait for others; then, one by one, those that measure time (`alone`).
+# Three files of tests at a time, since many wait for others; then, one by one, those that measure time (`alone`).
 test: setup-dev
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not alone'
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not alone'
 	$(BIN)/python -m pytest -m alone
 
 # The gate on itself: a target against the same target is never worse (1) and never dies (4). A busy machine leaves it

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from contextlab.analysis.checkup import Check, Grade, exit_code, summary
 from contextlab.model import ContextlabError
-from contextlab.reports.json import encoded
 from contextlab.reports.parts.layout import labelled, wrapped
 from contextlab.reports.parts.output import MAX_PROSE, write_lines
 from contextlab.reports.parts.wording import clean
@@ -51,11 +50,6 @@ def failure_document(target: str | None, error: ContextlabError) -> dict[str, An
     """The same keys where nothing was looked at, and `next_step`."""
     exit_ = {"code": error.exit_code, "reason": error.message}
     return {**document(target, ()), "exit": exit_, "next_step": error.next_step}
-
-
-def write_json(document: dict[str, Any], out: TextIO) -> None:
-    """Write one of the documents above, indented, with a line end."""
-    out.write(encoded(document, indent=2) + "\n")
 
 
 def _lines(checks: Sequence[Check], width: int) -> Iterator[Text]:

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from contextlab.analysis.diagnosis import Diagnosis, Sighting
 from contextlab.model import ContextlabError, Verdict
-from contextlab.reports.json import encoded
 from contextlab.reports.parts.layout import labelled, wrapped
 from contextlab.reports.parts.output import MAX_PROSE, write_lines
 from contextlab.reports.parts.wording import COLOURS, MARKS, clean, num, value
@@ -59,11 +58,6 @@ def failure_document(source: str, error: ContextlabError) -> dict[str, Any]:
         "exit": {"code": error.exit_code, "reason": error.message},
         "next_step": error.next_step,
     }
-
-
-def write_json(document: dict[str, Any], out: TextIO) -> None:
-    """Write one of the documents above, indented, with a line end."""
-    out.write(encoded(document, indent=2) + "\n")
 
 
 def _frame(source: str) -> dict[str, Any]:

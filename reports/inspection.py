@@ -18,7 +18,6 @@ from contextlab.capacity.inspection import Answers, Cache, Inspection, Row, rope
 from contextlab.capacity.plan import Answer, Choice, Memory, sized
 from contextlab.capacity.shape import ModelShape
 from contextlab.model import ContextlabError, Limit, Verdict
-from contextlab.reports.json import encoded
 from contextlab.reports.parts.layout import MARK_CELLS, flowing, grid, labelled, wrapped
 from contextlab.reports.parts.output import MAX_PROSE, write_lines
 from contextlab.reports.parts.wording import COLOURS, MARKS, clean, num, value
@@ -33,11 +32,6 @@ _BODY = 12
 def write_text(found: Inspection, out: TextIO) -> None:
     """Write the report; `out` decides between columns and plain text."""
     write_lines(out, lambda width: _lines(found, min(width, MAX_PROSE)), lambda: _plain(found))
-
-
-def write_json(document: dict[str, Any], out: TextIO) -> None:
-    """Write one of the documents below, indented, with a line end."""
-    out.write(encoded(document, indent=2) + "\n")
 
 
 # ── what both forms say ──────────────────────────────────────────────────────────────────────────

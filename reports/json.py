@@ -19,8 +19,13 @@ from contextlab.reports.parts import grouping, summary
 
 
 def write(run: Run, out: TextIO) -> None:
-    """Write the document of a run, indented, with a line end."""
-    out.write(encoded(document(run), indent=2) + "\n")
+    """Write the document of a run."""
+    write_document(document(run), out)
+
+
+def write_document(document: Mapping[str, Any], out: TextIO) -> None:
+    """Write one document as `--json` promises it: indented, with a line end."""
+    out.write(encoded(document, indent=2) + "\n")
 
 
 def document(run: Run) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from contextlab import __version__
 from contextlab.capacity.inspection import Inspection
 from contextlab.model import Run, Verdict
-from contextlab.reports.json import encoded
+from contextlab.reports.json import write_document
 from contextlab.reports.parts import anchors, grouping, summary
 from contextlab.reports.parts.cases import slug
 from contextlab.reports.parts.wording import clean, quote, then
@@ -43,7 +43,7 @@ class _Result:
 
 def write(run: Run, out: TextIO) -> None:
     """Write what the run found about files; a log without results where there is nothing of the kind."""
-    out.write(encoded(document(run), indent=2) + "\n")
+    write_document(document(run), out)
 
 
 def document(run: Run) -> dict[str, Any]:

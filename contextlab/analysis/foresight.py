@@ -28,6 +28,7 @@ LACKS = {
     "gauges": "the target counts neither its slots nor its queue",
     "tasks": INSIDE,
     "memory-tasks": INSIDE,
+    "host-memory": "it measures the host's memory, and the model is on a device of its own: leave out --set device",
 }
 """Why a scenario is skipped, by the power that it needs."""
 

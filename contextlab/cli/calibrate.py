@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contextlab.cli.options import Json, number
-from contextlab.cli.output import in_words, printing, write_failure
+from contextlab.cli.output import printing, telling
 
 if TYPE_CHECKING:
     from contextlab.lab.calibrate import Calibration, Level
@@ -55,22 +56,16 @@ def calibrate(
 ) -> None:
     """Measure the load client itself against a server that costs nothing: the floor of every latency reported here."""
     from contextlab.lab import calibrate as lab
+    from contextlab.reports.json import failure_document, write_document
 
     tell = sys.stderr.isatty() and not json
-    try:
+    with telling(partial(failure_document, "calibrate", TARGET) if json else None):
         found = lab.calibrate(
             rate, duration, workers, progress=lambda text: typer.echo(f"… {text}", err=True) if tell else None
         )
-    except Exception as error:
-        told = in_words(error)
-        if json:
-            write_failure("calibrate", TARGET, told)
-        raise told from None
     with printing() as out:
         if json:
-            from contextlab.reports.json import encoded
-
-            out.write(encoded(document(found), indent=2) + "\n")
+            write_document(document(found), out)
         else:
             out.writelines(f"{line}\n" for line in lines(found))
     raise typer.Exit(exit_code(found))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from contextlab.analysis import sweeps
@@ -17,6 +16,7 @@ EXITS = {"better": 0, "worse": 1, "not told apart": 3}
 def compared(old: str, new: str, runs: Path, *, as_json: bool) -> int:
     """Print the comparison and return the exit code: 1 where the new frontier is worse for sure, 3 where it cannot be
     told, else 0. Both count against the old run's reference. Raises NothingMeasured where one has no sweep."""
+    from contextlab.reports.json import write_document
     from contextlab.reports.pareto import json as pareto_json
     from contextlab.reports.pareto import text as pareto
 
@@ -41,7 +41,7 @@ def compared(old: str, new: str, runs: Path, *, as_json: bool) -> int:
                 "exit": {"code": code, "reason": result.verdict},
                 "comparison": pareto_json.comparison(old_name, new_name, result, goals),
             }
-            out.write(json.dumps(document, indent=2) + "\n")
+            write_document(document, out)
         else:
             out.write("\n".join(pareto.comparison_lines(old_name, new_name, result, goals)) + "\n")
     return EXITS[result.verdict]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from contextlab.cli.options import Allow, FailOn, Json
-from contextlab.cli.output import in_words, printing
+from contextlab.cli.output import printing, telling
 
 STDIN = "-"
 EPILOG = """
@@ -42,9 +43,10 @@ def diagnose(
 ) -> None:
     """Read what a server said, and tell which of it is about the window: what happened, where, and what to change."""
     from contextlab.reports import diagnosis as writing
+    from contextlab.reports.json import write_document
 
     source = "standard input" if file == STDIN else file
-    try:
+    with telling(partial(writing.failure_document, source) if json else None):
         from contextlab.analysis.diagnosis import diagnose as read
         from contextlab.cli.session import policy
 
@@ -52,15 +54,9 @@ def diagnose(
         rules = policy(allow or [], fail_on or [])
         with _opened(file) as lines:
             found = read(lines, engine=whose, policy=rules)
-    except Exception as error:
-        told = in_words(error)
-        if json:
-            with printing() as out:
-                writing.write_json(writing.failure_document(source, told), out)
-        raise told from None
     with printing() as out:
         if json:
-            writing.write_json(writing.document(source, found), out)
+            write_document(writing.document(source, found), out)
         else:
             writing.write_text(source, found, out)
     raise typer.Exit(writing.exit_code(found))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from contextlab.cli.options import At, IOwnThis, Json, Patience, Runs, Set
-from contextlab.cli.output import in_words, printing
+from contextlab.cli.output import printing, telling
 
 if TYPE_CHECKING:
     from contextlab.model import TargetSpec
@@ -36,15 +37,16 @@ def doctor(
     i_own_this: IOwnThis = False,
 ) -> None:
     """Look at what a run needs, before there is one: what is installed, what is allowed, how quiet the machine is."""
+    from contextlab.analysis.checkup import exit_code
+    from contextlab.lab.provenance import without_secrets
     from contextlab.reports import checkup as writing
+    from contextlab.reports.json import write_document
 
-    shown = None
-    try:
+    shown = without_secrets(target) if target is not None else None
+    with telling(partial(writing.failure_document, shown) if json else None):
         from contextlab.lab.checkup.checkup import checkup
-        from contextlab.lab.inspect import shown_target
         from contextlab.lab.run import Options
 
-        shown = shown_target(target) if target is not None else None
         spec = _parsed(target, settings or [], at, i_own_this)
         tell = sys.stderr.isatty() and not json
         found = []
@@ -54,19 +56,11 @@ def doctor(
                 typer.echo(f"\r\x1b[K… {one.section}: {one.name}", err=True, nl=False)
         if tell:
             typer.echo("\r\x1b[K", err=True, nl=False)
-    except Exception as error:
-        told = in_words(error)
-        if json:
-            with printing() as out:
-                writing.write_json(writing.failure_document(shown, told), out)
-        raise told from None
     with printing() as out:
         if json:
-            writing.write_json(writing.document(shown, found), out)
+            write_document(writing.document(shown, found), out)
         else:
             writing.write_text(found, out)
-    from contextlab.analysis.checkup import exit_code
-
     raise typer.Exit(exit_code(found))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from contextlab.cli.options import Json
-from contextlab.cli.output import in_words, printing
+from contextlab.cli.output import printing, telling
 
 if TYPE_CHECKING:
     from contextlab.reports.history.text import History
@@ -34,20 +35,15 @@ def history(
     """Show each metric over the runs of a folder, oldest first; changes of its level are advice, and never fail."""
     from contextlab.reports.history import text as writing
     from contextlab.reports.history.page import write_page
+    from contextlab.reports.json import write_document
 
-    try:
+    with telling(partial(writing.failure_document, str(folder)) if json or form == "json" else None):
         form = _form(form, json)
         found = collected(folder)
-    except Exception as error:
-        told = in_words(error)
-        if json or form == "json":
-            with printing() as out:
-                writing.write_json(writing.failure_document(str(folder), told), out)
-        raise told from None
     with printing() as out:
         match form:
             case "json":
-                writing.write_json(writing.document(found), out)
+                write_document(writing.document(found), out)
             case "html":
                 write_page(found, out)
             case _:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contextlab.cli.options import IOwnThis, Json, Set, number
-from contextlab.cli.output import in_words, printing
+from contextlab.cli.output import printing, telling
 
 if TYPE_CHECKING:
     from contextlab.capacity.inspection import Question
@@ -66,25 +66,20 @@ def inspect(
     """Show a model's limits by layer, which one ends a context, what contradicts what, and what fits into memory."""
     from contextlab.lab.inspect import examine, located, shown_target
     from contextlab.reports import inspection
+    from contextlab.reports.json import write_document
 
-    try:
+    with telling((lambda error: inspection.failure_document(shown_target(target), error)) if json else None):
         question = _question(budget, concurrency, context, cache_type, engine, weights)
         spec = located(target, settings or [])
         here = _is_here(spec, i_own_this)
         found = examine(spec, question, here=here)
-    except Exception as error:
-        told = in_words(error)
-        if json:
-            with printing() as out:
-                inspection.write_json(inspection.failure_document(shown_target(target), told), out)
-        raise told from None
     with printing() as out:
         if json:
-            inspection.write_json(inspection.document(found), out)
+            write_document(inspection.document(found), out)
         elif sarif:
             from contextlab.reports.sarif import inspection_document
 
-            inspection.write_json(inspection_document(found), out)
+            write_document(inspection_document(found), out)
         else:
             inspection.write_text(found, out)
     raise typer.Exit(found.exit_code)

@@ -7,10 +7,10 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import typer
 
@@ -55,6 +55,21 @@ def in_words(error: Exception) -> ContextlabError:
     return ContextlabError(message, "this is a bug of contextlab; CONTEXTLAB_DEBUG=1 shows where")
 
 
+@contextmanager
+def telling(failure: Callable[[ContextlabError], Mapping[str, Any]] | None) -> Iterator[None]:
+    """What goes wrong inside is raised in words. `failure`, of `--json`: makes the document that says so as well."""
+    try:
+        yield
+    except Exception as error:
+        told = in_words(error)
+        if failure is not None:
+            from contextlab.reports.json import write_document
+
+            with printing() as out:
+                write_document(failure(told), out)
+        raise told from None
+
+
 def show_error(error: ContextlabError) -> None:
     """What is wrong, and the next step, on standard error."""
     typer.echo(f"error: {error.message.rstrip()}", err=True)
@@ -64,8 +79,8 @@ def show_error(error: ContextlabError) -> None:
 
 def write_failure(command: str, target: str, error: ContextlabError, folder: Path | None = None) -> None:
     """The one document that `--json` promises, of a command that failed; `folder` holds its record if it has one."""
-    from contextlab.reports.json import encoded, failure_document
+    from contextlab.reports.json import failure_document, write_document
 
     document = failure_document(command, target, error) | {"run": str(folder) if folder else None}
     with printing() as out:
-        out.write(encoded(document, indent=2) + "\n")
+        write_document(document, out)

@@ -26,7 +26,7 @@ def recover(json: Json = False) -> None:
     """
     from contextlab.lab.undo.ledger import UndoFailedError
     from contextlab.lab.undo.recovery import recover as replay
-    from contextlab.reports.json import encoded
+    from contextlab.reports.json import write_document
 
     found = []
     with printing() as out:
@@ -38,7 +38,7 @@ def recover(json: Json = False) -> None:
         code = UndoFailedError.exit_code if any(one.left for one in found) else 0
         if json:
             document = {"schema": "contextlab.recover/1", "command": "recover", "exit": {"code": code}}
-            out.write(encoded(document | {"records": [_fields(one) for one in found]}, indent=2) + "\n")
+            write_document(document | {"records": [_fields(one) for one in found]}, out)
         elif not found:
             out.write("nothing to undo\n")
     raise typer.Exit(code)

@@ -168,6 +168,8 @@ def known(loaded: Loaded) -> Knowledge:
     powers = {"completions", "counts-tokens", "ignores-eos", "gauges", "tasks", "memory-tasks"}
     if getattr(loaded.tokenizer, "chat_template", None):
         powers.add("chat")
+    if (loaded.settings.get("device") or "cpu") == "cpu":
+        powers.add("host-memory")
     return Knowledge(
         flavour="transformers",
         model=loaded.source.name,

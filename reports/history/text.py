@@ -22,7 +22,6 @@ from contextlab.analysis.history import Change, Group, Point, Series
 from contextlab.model import ContextlabError, Verdict
 from contextlab.reports.chaos.timeline import LEVELS
 from contextlab.reports.chaos.words import number, percent, seconds, unit_of
-from contextlab.reports.json import encoded
 from contextlab.reports.parts.layout import GAP, grid, labelled, wrapped
 from contextlab.reports.parts.output import MAX_PROSE, write_lines
 from contextlab.reports.parts.wording import COLOURS, COUNTED_AS, MARKS, clean, num
@@ -60,11 +59,6 @@ class History:
 def write_text(found: History, out: TextIO) -> None:
     """Write the history; `out` decides between columns and plain rows."""
     write_lines(out, lambda width: _lines(found, min(width, MAX_PROSE)), lambda: _plain(found))
-
-
-def write_json(document_of: dict[str, Any], out: TextIO) -> None:
-    """Write one of the documents below, indented, with a line end."""
-    out.write(encoded(document_of, indent=2) + "\n")
 
 
 # ── words that all forms share ───────────────────────────────────────────────────────────────────

@@ -188,7 +188,7 @@ def _judge_search(probe: Probe) -> Judgement:
 SCENARIO = Scenario(
     name="attention-memory",
     summary="prefill memory against length, eager and SDPA: the exponent, the predicted kill, and the real one",
-    needs=("memory-tasks",),
+    needs=("memory-tasks", "host-memory"),
     plan=plan,
     judge=judge,
     order=200,

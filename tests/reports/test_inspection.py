@@ -38,6 +38,7 @@ from contextlab.capacity.shape import (
 )
 from contextlab.model import Layer, Limit, Limits, UnableError
 from contextlab.reports import inspection
+from contextlab.reports.json import write_document
 from tests.reports.streams import Terminal, surroundings
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -215,7 +216,7 @@ def test_nothing_that_was_read_reaches_the_terminal_as_it_is(text: str) -> None:
 
 def decoded(found: Inspection) -> dict[str, object]:
     out = io.StringIO()
-    inspection.write_json(inspection.document(found), out)
+    write_document(inspection.document(found), out)
     assert out.getvalue().isascii()
     document = json.loads(out.getvalue())
     assert isinstance(document, dict)

@@ -39,7 +39,7 @@ class MemoryTarget:
 @asynccontextmanager
 async def open_target(spec: TargetSpec, knowledge: Knowledge | None = None) -> AsyncIterator[MemoryTarget]:
     """The target; it has one power."""
-    known = Knowledge(flavour="other", model="none", limits=Limits(), powers=frozenset({"memory-tasks"}))
+    known = Knowledge(flavour="other", model="none", limits=Limits(), powers=frozenset({"memory-tasks", "host-memory"}))
     yield MemoryTarget(knowledge or known)
 
 

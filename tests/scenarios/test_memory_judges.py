@@ -22,7 +22,7 @@ from contextlab.model import (
 )
 from contextlab.scenarios.overflow import attention_memory, memory_fault, stale_view
 
-KNOWN = Knowledge(flavour="other", model="none", limits=Limits(), powers=frozenset({"memory-tasks"}))
+KNOWN = Knowledge(flavour="other", model="none", limits=Limits(), powers=frozenset({"memory-tasks", "host-memory"}))
 DONE = ProcessEnd(exit_code=0)
 REFUSED_BY_ALLOCATOR: Evidence = {
     "error_type": "RuntimeError",

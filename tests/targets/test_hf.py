@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -33,6 +34,7 @@ from contextlab.model import (
 )
 from contextlab.registry import runs_in_child
 from contextlab.targets.hf import HfTarget, open_target
+from contextlab.targets.hf import known as known_of
 from contextlab.targets.inside.load import Loaded, find
 from contextlab.targets.inside.random_models import ARCHITECTURES
 from tests.targets.hf_models import WINDOW, model, settings
@@ -86,7 +88,10 @@ def test_limits_and_powers() -> None:
     known = target(model("gpt2")).knowledge
     assert known.flavour == "transformers"
     assert known.limits.context_tokens == WINDOW
-    assert {"completions", "counts-tokens", "tasks", "memory-tasks"} <= known.powers
+    assert {"completions", "counts-tokens", "tasks", "memory-tasks", "host-memory"} <= known.powers
+    loaded = model("gpt2")
+    elsewhere = replace(loaded, settings={**loaded.settings, "device": "cuda"})
+    assert "host-memory" not in known_of(elsewhere).powers, "what a device holds is not the host's memory"
     assert not {"chat", "serves-many", "window"} & known.powers
     limits = {(limit.layer, limit.name): limit.tokens for limit in known.limits.declared}
     assert limits == {(Layer.TOKENIZER, "model_max_length"): WINDOW, (Layer.POSITIONS, "n_positions"): WINDOW}
