@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from contextlab import registry
 from contextlab.analysis.checkup import Check, Grade
 from contextlab.analysis.foresight import lack
+from contextlab.lab.provenance import without_secrets
 from contextlab.lab.run import Options
 from contextlab.lab.standing import StandingLab
 from contextlab.model import ContextlabError, Knowledge, TargetSpec
@@ -22,7 +24,9 @@ def checks(spec: TargetSpec, options: Options) -> Iterator[Check]:
             with StandingLab(spec, Path(folder) / "run", options) as lab:
                 yield from known_checks(lab.known)
         except ContextlabError as error:
-            yield _made("open", Grade.FAIL, error.message, error.next_step)
+            words = " · ".join(line.strip() for line in error.message.splitlines() if line.strip())
+            kept = f"a run keeps the whole log: contextlab overflow {shlex.quote(without_secrets(spec.name))}"
+            yield _made("open", Grade.FAIL, words, kept if folder in error.next_step else error.next_step)
 
 
 def known_checks(known: Knowledge) -> Iterator[Check]:

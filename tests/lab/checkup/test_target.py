@@ -37,6 +37,14 @@ def test_one_that_cannot_be_opened_stops_a_run() -> None:
     assert only.fix
 
 
+def test_a_server_that_ends_is_told_in_its_words_and_no_folder_is_named_that_is_gone() -> None:
+    spec = registry.parse_target("run:sh -c 'echo boom; exit 3'", at="http://127.0.0.1:9")
+    [only] = target.checks(spec, Options())
+    assert only.grade is Grade.FAIL
+    assert only.detail == "the server ended before it was ready: exit code 3 · boom"
+    assert only.fix.startswith("a run keeps the whole log: contextlab overflow ")
+
+
 def test_what_a_target_does_not_tell_is_a_warning() -> None:
     checks = {one.name: one for one in target.known_checks(Knowledge(flavour="", model="", limits=Limits()))}
     assert checks["window"].grade is Grade.WARN
