@@ -24,7 +24,6 @@ LONGEST = (
     "test_action",
     "cli/test_chaos",
     "cli/test_pareto",
-    "engine/test_chaos",
     "reports/test_html_browser",
     "cli/test_bad_servers",
     "scenarios/test_memory_runs",

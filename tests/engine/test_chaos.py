@@ -27,6 +27,7 @@ from tests.packets import needs_packets
 
 pytestmark = [
     pytest.mark.engine,
+    pytest.mark.alone,
     pytest.mark.timeout(280),
     pytest.mark.skipif(
         importlib.util.find_spec("xllamacpp") is None or smollm2_file() is None,
