@@ -36,7 +36,9 @@ def write_text(source: str, found: Diagnosis, out: TextIO) -> None:
 def document(source: str, found: Diagnosis) -> dict[str, Any]:
     """The JSON document."""
     return {
-        **_frame(source),
+        "schema": SCHEMA,
+        "command": "diagnose",
+        "target": source,
         "engine": found.engine or None,
         "num_lines": found.num_lines,
         "num_known": found.num_known,
@@ -48,20 +50,8 @@ def document(source: str, found: Diagnosis) -> dict[str, Any]:
 
 def failure_document(source: str, error: ContextlabError) -> dict[str, Any]:
     """The same keys where nothing could be read, and `next_step`."""
-    return {
-        **_frame(source),
-        "engine": None,
-        "num_lines": 0,
-        "num_known": 0,
-        "verdict": Verdict.UNKNOWN.name,
-        "sightings": [],
-        "exit": {"code": error.exit_code, "reason": error.message},
-        "next_step": error.next_step,
-    }
-
-
-def _frame(source: str) -> dict[str, Any]:
-    return {"schema": SCHEMA, "command": "diagnose", "target": source}
+    exit_ = {"code": error.exit_code, "reason": error.message}
+    return {**document(source, Diagnosis(engine="", num_lines=0)), "exit": exit_, "next_step": error.next_step}
 
 
 def _fields(one: Sighting) -> dict[str, Any]:

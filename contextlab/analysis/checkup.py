@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from contextlab.analysis.concluding import count
 from contextlab.analysis.gate.contention import MOST_OTHERS_CORES, MOST_PRESSURE, MOST_STEAL
 
 MOST_LOAD = 0.7
@@ -63,7 +64,7 @@ def exit_code(checks: Iterable[Check]) -> int:
 def summary(checks: Sequence[Check]) -> str:
     """`2 warnings, nothing that stops a run`."""
     counts = Counter(one.grade for one in checks)
-    warnings = f"{counts[Grade.WARN]} warning{'s' if counts[Grade.WARN] != 1 else ''}"
+    warnings = count(counts[Grade.WARN], "warning")
     if counts[Grade.FAIL]:
         stops = ", ".join(one.name for one in checks if one.grade is Grade.FAIL)
         return f"a run cannot be made: {stops}" + (f"; {warnings}" if counts[Grade.WARN] else "")

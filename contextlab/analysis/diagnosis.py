@@ -89,7 +89,7 @@ def diagnose(lines: Iterable[str], *, engine: str = "", policy: Policy | None = 
 
     `engine`: one of `signatures.FLAVOURS`, whose words are tried first; "": whoever's they are.
     """
-    found: dict[str, list[tuple[int, Recognised]]] = {}
+    firsts: dict[str, tuple[int, Recognised]] = {}
     counts: Counter[str] = Counter()
     last: dict[str, int] = {}
     head, num_chars, num_lines = list[str](), 0, 0
@@ -99,24 +99,24 @@ def diagnose(lines: Iterable[str], *, engine: str = "", policy: Policy | None = 
             head.append(line)
             num_chars += len(line)
         if (said := recognise(line, flavour=engine or None)) is not None:
-            found.setdefault(said.id, [(number, said)])
+            firsts.setdefault(said.id, (number, said))
             counts[said.id] += 1
             last[said.id] = number
-    if not found and (said := recognise("\n".join(head), flavour=engine or None)) is not None:
-        found[said.id], counts[said.id], last[said.id] = [(1, said)], 1, num_lines
-    whose = engine or _whose(found, counts)
+    if not firsts and (said := recognise("\n".join(head), flavour=engine or None)) is not None:
+        firsts[said.id], counts[said.id], last[said.id] = (1, said), 1, num_lines
+    whose = engine or _whose((said for _, said in firsts.values()), counts)
     policy = policy or Policy()
     sightings = [
-        _sighting(said, whose, policy, counts[said.id], (number, last[said.id])) for [(number, said)] in found.values()
+        _sighting(said, whose, policy, counts[said.id], (number, last[said.id])) for number, said in firsts.values()
     ]
     sightings.sort(key=lambda one: (-one.verdict.rank, one.lines[0]))
     return Diagnosis(engine=whose, num_lines=num_lines, sightings=tuple(sightings))
 
 
-def _whose(found: Mapping[str, list[tuple[int, Recognised]]], counts: Mapping[str, int]) -> str:
+def _whose(firsts: Iterable[Recognised], counts: Mapping[str, int]) -> str:
     """The engine that said most; "" where only nobody's words were found."""
     said: Counter[str] = Counter()
-    for [(_, one)] in found.values():
+    for one in firsts:
         if one.engine != "other":
             said[one.engine] += counts[one.id]
     return said.most_common(1)[0][0] if said else ""

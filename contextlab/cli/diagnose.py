@@ -48,9 +48,11 @@ def diagnose(
     source = "standard input" if file == STDIN else file
     with telling(partial(writing.failure_document, source) if json else None):
         from contextlab.analysis.diagnosis import diagnose as read
+        from contextlab.analysis.signatures import FLAVOURS
         from contextlab.cli.session import policy
+        from contextlab.registry import choose
 
-        whose = _engine(engine)
+        whose = choose("engine", engine, FLAVOURS) if engine is not None else ""
         rules = policy(allow or [], fail_on or [])
         with _opened(file) as lines:
             found = read(lines, engine=whose, policy=rules)
@@ -60,19 +62,6 @@ def diagnose(
         else:
             writing.write_text(source, found, out)
     raise typer.Exit(writing.exit_code(found))
-
-
-def _engine(name: str | None) -> str:
-    from difflib import get_close_matches
-
-    from contextlab.analysis.signatures import FLAVOURS
-    from contextlab.model import UsageError
-
-    if name is None or name in FLAVOURS:
-        return name or ""
-    close = get_close_matches(name, FLAVOURS, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    raise UsageError(f"--engine {name!r}: there is no such engine", f"{hint}choose from: {', '.join(FLAVOURS)}")
 
 
 @contextmanager

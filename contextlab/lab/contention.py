@@ -15,6 +15,8 @@ from typing import Any
 
 import psutil
 
+from contextlab.lab.host.groups import stalled_s
+
 MOST_OTHERS = 0.25
 """Cores that others may use meanwhile; more makes a number theirs as well."""
 LOOK_S = 0.4
@@ -34,7 +36,7 @@ class Busy:
 def busy() -> Busy:
     """A look at the machine's clocks of work."""
     return Busy(
-        at_s=time.monotonic(), all_s=used_s(psutil.cpu_times()), ours_s=_cpu_s(_ours()), stalled_us=stalled_us()
+        at_s=time.monotonic(), all_s=used_s(psutil.cpu_times()), ours_s=_cpu_s(_ours()), stalled_us=_stalled_us()
     )
 
 
@@ -60,11 +62,9 @@ def _cpu_s(processes: Iterable[psutil.Process]) -> float:
     return total
 
 
-def stalled_us() -> int | None:
-    """For how long something that could have run has waited for a CPU, since the boot (PSI); None: no PSI."""
-    with suppress(OSError, ValueError, IndexError):
-        return int(PRESSURE.read_text(encoding="ascii").split("\n")[0].rpartition("total=")[2])
-    return None
+def _stalled_us() -> int | None:
+    stalled = stalled_s(PRESSURE)
+    return None if stalled is None else round(stalled * 1e6)
 
 
 def others(before: Busy, after: Busy) -> float:

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from contextlab.analysis.checkup import Check, Grade
+from contextlab.lab.tier import redis_server
 from contextlab.lab.undo import steps
 from contextlab.lab.undo.recovery import left_open
 from contextlab.targets.gguf import smollm2_file
@@ -21,7 +22,7 @@ FEWEST_FILES = 1024
 LEAST_FREE_BYTES = 1 << 30
 EXTRAS = {
     "hf": ("torch", "transformers"),
-    "tier": ("redis", "cachetools", "pybreaker", "rbloom"),
+    "tier": redis_server.PACKAGES,
     "optuna": ("optuna",),
     "parquet": ("pyarrow",),
 }

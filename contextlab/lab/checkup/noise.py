@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from contextlab.analysis.checkup import Noise
-from contextlab.lab.contention import others, pressure
+from contextlab.lab.contention import pressure
 from contextlab.lab.gate import quiet
 
 LOOK_S = 1.0
@@ -19,20 +19,16 @@ def noise() -> Noise:
     before = quiet.look()
     time.sleep(LOOK_S)
     rested = quiet.look()
-    slices = quiet.control().slices_s + quiet.control().slices_s
-    after = quiet.look()
-    whole_s = after.all_s - before.all_s
-    throttled = None
-    if before.throttled is not None and after.throttled is not None:
-        throttled = max(0, after.throttled - before.throttled)
+    controls = quiet.control(), quiet.control()
+    host = quiet.host(before, quiet.look(), controls, sees_others=True)
     return Noise(
         cores=os.cpu_count() or 1,
         load=os.getloadavg()[0],
-        others_cores=others(before.busy, after.busy),
+        others_cores=host.others_cores or 0.0,
         pressure=pressure(before.busy, rested.busy),
-        steal=max(0.0, after.steal_s - before.steal_s) / whole_s if whole_s > 0 else None,
-        throttled=throttled,
-        slices_s=slices,
+        steal=host.steal,
+        throttled=host.throttled,
+        slices_s=[one for control in controls for one in control.slices_s],
         governor=_governor(),
     )
 

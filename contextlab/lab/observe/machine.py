@@ -14,7 +14,8 @@ import psutil
 
 from contextlab.deeds import Reading
 from contextlab.lab import memory
-from contextlab.lab.contention import stalled_us, used_s
+from contextlab.lab.contention import PRESSURE, used_s
+from contextlab.lab.host.groups import stalled_s
 from contextlab.lab.observe.watch import Watch
 
 EVERY_S = 0.5
@@ -48,8 +49,8 @@ def machine_values() -> dict[str, float]:
         "host_cpu_s": round(used_s(psutil.cpu_times()), 3),
         "host_available_bytes": float(psutil.virtual_memory().available),
     }
-    waited_us = stalled_us()
-    return found if waited_us is None else found | {"host_stalled_s": waited_us / 1e6}
+    waited_s = stalled_s(PRESSURE)
+    return found if waited_s is None else found | {"host_stalled_s": waited_s}
 
 
 def gpu_values(nvml: Any) -> Mapping[str, float]:
