@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import psutil
@@ -12,8 +11,7 @@ import pytest
 
 from contextlab.lab import memory
 from contextlab.lab.memory import gpu_memories, host_memory, surroundings
-
-MIB = 1 << 20
+from tests.lab.nvml import MIB, failing, two_gpus
 
 
 @pytest.fixture
@@ -78,30 +76,12 @@ def test_no_limit_is_written_as_a_huge_one(cgroups: Path) -> None:
 # ── GPUs ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-class NvmlError(Exception):
-    """What NVML raises."""
-
-
 def nvml(monkeypatch: pytest.MonkeyPatch, **more: Any) -> list[str]:
     """An NVML with two GPUs; gives what was called at its end."""
     closed: list[str] = []
-    module: Any = ModuleType("pynvml")
-    module.NVMLError = NvmlError
-    module.nvmlInit = lambda: None
-    module.nvmlShutdown = lambda: closed.append("shut down")
-    module.nvmlDeviceGetCount = lambda: 2
-    module.nvmlDeviceGetHandleByIndex = lambda index: index
-    module.nvmlDeviceGetMemoryInfo = lambda handle: SimpleNamespace(free=(handle + 1) * MIB, total=8 * MIB, used=0)
-    module.nvmlDeviceGetName = lambda handle: b"H200" if handle else "A100"
-    for name, thing in more.items():
-        setattr(module, name, thing)
+    module = two_gpus(nvmlShutdown=lambda: closed.append("shut down"), **more)
     monkeypatch.setitem(sys.modules, "pynvml", module)
     return closed
-
-
-def failing(*_: object) -> None:
-    """Raise as NVML does."""
-    raise NvmlError("Driver Not Loaded")
 
 
 def test_each_gpu_with_its_own_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:

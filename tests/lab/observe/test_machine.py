@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,31 +13,8 @@ from contextlab.deeds import Reading
 from contextlab.lab.memory import nvml
 from contextlab.lab.observe import machine
 from contextlab.lab.observe.machine import MachineWatch, gpu_values, machine_values
+from tests.lab.nvml import failing, two_gpus
 from tests.lab.processes import until
-
-
-class NvmlError(Exception):
-    """What NVML raises."""
-
-
-def no_answer(*_: object) -> None:
-    """Raise as NVML does where a GPU does not tell something."""
-    raise NvmlError("Not Supported")
-
-
-def two_gpus(**more: Any) -> Any:
-    """An NVML with two GPUs, the second one busier."""
-    module: Any = ModuleType("pynvml")
-    module.NVMLError = NvmlError
-    module.nvmlInit = module.nvmlShutdown = lambda: None
-    module.nvmlDeviceGetCount = lambda: 2
-    module.nvmlDeviceGetHandleByIndex = lambda index: index
-    module.nvmlDeviceGetMemoryInfo = lambda handle: SimpleNamespace(used=(handle + 1) * 1024)
-    module.nvmlDeviceGetUtilizationRates = lambda handle: SimpleNamespace(gpu=30 + 60 * handle)
-    module.nvmlDeviceGetPowerUsage = lambda handle: 150_000
-    for name, thing in more.items():
-        setattr(module, name, thing)
-    return module
 
 
 def test_work_of_anybody_shows_in_the_machines_clocks() -> None:
@@ -56,15 +32,15 @@ def test_memory_and_power_are_summed_and_the_busiest_counts() -> None:
 
 
 def test_what_a_gpu_does_not_tell_is_left_out() -> None:
-    silent = {"nvmlDeviceGetUtilizationRates": no_answer, "nvmlDeviceGetPowerUsage": no_answer}
+    silent = {"nvmlDeviceGetUtilizationRates": failing, "nvmlDeviceGetPowerUsage": failing}
     assert gpu_values(two_gpus(**silent)) == {"gpu_memory_bytes": 3072.0}
-    assert gpu_values(two_gpus(nvmlDeviceGetHandleByIndex=no_answer)) == {}
-    assert gpu_values(two_gpus(nvmlDeviceGetCount=no_answer)) == {}
+    assert gpu_values(two_gpus(nvmlDeviceGetHandleByIndex=failing)) == {}
+    assert gpu_values(two_gpus(nvmlDeviceGetCount=failing)) == {}
 
 
 def test_no_nvml_and_no_driver_are_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu_values(None) == {}
-    for module in (None, two_gpus(nvmlInit=no_answer)):
+    for module in (None, two_gpus(nvmlInit=failing)):
         monkeypatch.setitem(sys.modules, "pynvml", module)
         with nvml() as found:
             assert found is None
