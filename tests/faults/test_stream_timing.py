@@ -110,10 +110,10 @@ def test_bandwidth_of_requests() -> None:
         assert upstream.seen[0].requests[0].endswith(bytes(2000))
 
 
-@pytest.mark.parametrize(("size_bytes", "name"), [(1, "bytes"), (7, "sevens"), (64, "larger")])
-def test_slices_have_their_size_and_lose_nothing(size_bytes: int, name: str) -> None:
+@pytest.mark.parametrize(("size_bytes", "pause_s"), [(1, 0.001), (7, 0.01), (64, 0.1)], ids=["1", "7", "64"])
+def test_slices_have_their_size_and_lose_nothing(size_bytes: int, pause_s: float) -> None:
     sent = head("close") + content("Zwölf Boxer über den Deich")
-    placed = fault("slice", size_bytes=size_bytes, pause_s=0.001)
+    placed = fault("slice", size_bytes=size_bytes, pause_s=pause_s)
     with Upstream([sent, "fin"]) as upstream, Relaying(upstream.address, placed) as relaying:
         reads = asked(relaying)
         tally = relaying.tally()

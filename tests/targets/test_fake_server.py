@@ -367,9 +367,11 @@ def test_leaks(server: Fake) -> None:
         leak = server.complete(numbers(WINDOW + 9), max_tokens=8)
     assert leak.text.split() == f"{numbers(40)} {secret}".split()[-60:]
     assert (leak.counts[0], leak.finish_reason, leak.done) == (WINDOW + 9, "stop", True)
-    # When nobody else runs any more, it is the last one seen.
-    server.complete("a lonely secret", max_tokens=1)
-    assert server.complete(numbers(WINDOW), stream=False).text == "a lonely secret"
+    # When nobody else runs any more, it is the last one seen that was another's and said something.
+    lonely = "a lonely secret that took ten words to be told"
+    for text in (lonely, numbers(20), "too few words to tell"):
+        server.complete(text, max_tokens=1)
+    assert server.complete(numbers(WINDOW), stream=False).text == lonely
 
 
 @of("hangs", slots=1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -24,6 +25,9 @@ from contextlab.targets.servers import fake_model
 REPLY_ROOM_TOKENS = 64
 """What a fake that cuts prompts leaves free in the window (half of a window below twice that)."""
 LEAKED_WORDS = 60
+OWN_WORDS = 4
+TELLING_WORDS = 10
+SEEN_JOBS = 16
 EATEN_AT_ONCE_BYTES = 16 * 2**20
 EATEN_AT_MOST_BYTES = 2 * 2**30
 KEPT_BYTES = 2**20
@@ -89,12 +93,12 @@ TooLong = Callable[["Engine", Job], Awaitable[None]]
 
 @dataclass(slots=True, kw_only=True)
 class Engine:
-    """The state that jobs share: who is being answered (oldest first), who was let in last, and what is due."""
+    """The state that jobs share: who is being answered (oldest first), who was let in of late, and what is due."""
 
     window: int
     departure: Departure
     running: list[Job] = field(default_factory=list)
-    last_seen: Job | None = None
+    seen: deque[Job] = field(default_factory=lambda: deque(maxlen=SEEN_JOBS))
     doomed: bool = False
     wedged: bool = False
     kept: list[object] = field(default_factory=list)
@@ -112,7 +116,7 @@ class Engine:
         asks_too_much = len(job.prompt) + (job.max_tokens or 0) > self.window
         if asks_too_much and self.departure.at_window is AtWindow.REFUSE:
             raise self.refusal(job)
-        self.last_seen = job
+        self.seen.append(job)
 
     @contextmanager
     def answering(self, job: Job) -> Iterator[Iterator[str]]:
@@ -250,10 +254,17 @@ async def corrupt_neighbours(engine: Engine, job: Job) -> None:
 
 async def leak(engine: Engine, job: Job) -> None:
     """Answer with the last words of what another client sent; refuse while there was none."""
-    other = engine.running[-1] if engine.running else engine.last_seen
+    known = (*engine.seen, *engine.running)
+    other = next((one for one in reversed(known) if _is_of_another(one, job)), None)
     if other is None:
         raise engine.refusal(job)
     job.scripted = fake_model.tokenize(" ".join(other.text.split()[-LEAKED_WORDS:]))
+
+
+def _is_of_another(other: Job, job: Job) -> bool:
+    """Whether another client sent it (each begins its questions in its own way), and it has something to give away."""
+    words, own = other.text.split(), job.text.split()
+    return len(words) >= TELLING_WORDS and words[:OWN_WORDS] != own[:OWN_WORDS]
 
 
 async def hang(engine: Engine, job: Job) -> None:
