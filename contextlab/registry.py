@@ -40,12 +40,16 @@ COMMANDS = ("overflow", "chaos")
 Writer = Callable[[Run, TextIO], None]
 
 
-def _modules(package: str, group: str) -> Iterator[ModuleType]:
-    """Every module of a package folder, then every module that an entry point of the group names."""
+def _modules(package: str, group: str, name: str | None = None) -> Iterator[ModuleType]:
+    """Every module of a package folder, then every module that an entry point of the group names; or only those of
+    this name, so that the others need not be imported."""
     folder = importlib.import_module(package)
     for info in pkgutil.iter_modules(folder.__path__):
-        yield importlib.import_module(f"{package}.{info.name}")
+        if name in (None, info.name):
+            yield importlib.import_module(f"{package}.{info.name}")
     for entry in _entry_points(tuple(sys.path)).select(group=group):
+        if name not in (None, entry.module.rpartition(".")[2]):
+            continue
         try:
             yield importlib.import_module(entry.module)
         except Exception as error:  # somebody else's code: whatever it raises, say whose it is
@@ -391,10 +395,10 @@ def open_target(spec: TargetSpec, knowledge: Knowledge | None = None) -> Abstrac
 # ── writers ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def writers() -> dict[str, Writer]:
-    """The report writers by the name of their file."""
+def writers(name: str | None = None) -> dict[str, Writer]:
+    """The report writers by the name of their file; or only that of this name, if it is one."""
     modules: dict[str, ModuleType] = {}
-    for module in _modules("contextlab.reports", "contextlab.reports"):
+    for module in _modules("contextlab.reports", "contextlab.reports", name):
         if callable(getattr(module, "write", None)):
             _claim(modules, module.__name__.rpartition(".")[2], module, "writer")
     return {name: module.write for name, module in modules.items()}
@@ -402,7 +406,7 @@ def writers() -> dict[str, Writer]:
 
 def choose_writer(name: str) -> Writer:
     """The writer of that name."""
-    known = writers()
+    known = writers(name) or writers()
     return known[choose("format", name, list(known))]
 
 

@@ -12,9 +12,6 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from contextlab.model import ContextlabError, Finding, Limits, Run, Verdict
-from contextlab.reports.chaos import json as chaos_json
-from contextlab.reports.gate import json as gate_json
-from contextlab.reports.pareto import json as pareto_json
 from contextlab.reports.parts import grouping, summary
 
 
@@ -101,10 +98,16 @@ def _own(command: str, run: Run | None = None) -> dict[str, Any]:
     """What only that command has."""
     match command:
         case "chaos":
+            from contextlab.reports.chaos import json as chaos_json
+
             return {"experiments": chaos_json.experiments(run) if run is not None else []}
         case "gate":
+            from contextlab.reports.gate import json as gate_json
+
             return gate_json.fields(run)
         case "pareto":
+            from contextlab.reports.pareto import json as pareto_json
+
             return pareto_json.fields(run)
     return {}
 

@@ -16,18 +16,18 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO, runtime_checkable
 
 from rich.console import Console
 from rich.live import Live as Display
 from rich.text import Text
 
 from contextlab.model import Outcome, Verdict
-from contextlab.reports.chaos.live import Scope
-from contextlab.reports.gate import live as gate_live
-from contextlab.reports.pareto import live as pareto_live
 from contextlab.reports.parts.layout import grid, labelled
 from contextlab.reports.parts.wording import COLOURS, MARKS, clean, clock, encodable, num
+
+if TYPE_CHECKING:  # a run imports the views of its own command only, when it gets there
+    from contextlab.reports.chaos.live import Scope
 
 DRAWS_PER_S = 8
 HEARTBEAT_S = 15.0
@@ -42,6 +42,23 @@ MAX_RUN_S = 1e9
 
 _ARM_INDENT = 3
 """Where the lines of an experiment begin, under what stands beside the mark."""
+
+
+@runtime_checkable
+class Whole(Protocol):
+    """What is known of a run without scenarios and probes: all of its display is its own."""
+
+    def begins(self) -> str:
+        """What a log gets at the beginning."""
+
+    def take(self, record: Mapping[str, Any]) -> str:
+        """Take in one record; what a log gets of it, or ""."""
+
+    def view(self, now_s: float, width: int) -> list[Text]:
+        """The lines of the display."""
+
+    def heartbeat(self, now_s: float) -> str:
+        """The same in one line of a log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +155,12 @@ def _probe_name(record: Mapping[str, Any]) -> str:
 # ── what is shown ────────────────────────────────────────────────────────────────────────────────
 
 
-def view(
-    progress: Progress, now_s: float, width: int, scope: Scope | gate_live.Scope | pareto_live.Scope | None = None
-) -> Text:
+def view(progress: Progress, now_s: float, width: int, scope: Scope | Whole | None = None) -> Text:
     """The display: what is running, for how long and how much longer, and what was found so far.
 
-    `scope`: the chaos experiment that runs; its arm stands below. Or the sweep, which is all there is.
+    `scope`: the chaos experiment that runs; its arm stands below. Or a sweep or a gate, which is all there is.
     """
-    if isinstance(scope, gate_live.Scope | pareto_live.Scope):
+    if isinstance(scope, Whole):
         return Text("\n").join(scope.view(now_s, width))
     doing = [clean(part) for part in (progress.scenario, progress.probe, progress.text) if part] or ["starting"]
     running = scope if scope is not None and progress.probe else None
@@ -163,11 +178,9 @@ def view(
     return Text("\n").join(shown)
 
 
-def heartbeat(
-    progress: Progress, now_s: float, scope: Scope | gate_live.Scope | pareto_live.Scope | None = None
-) -> str:
+def heartbeat(progress: Progress, now_s: float, scope: Scope | Whole | None = None) -> str:
     """The same in one line of a log."""
-    if isinstance(scope, gate_live.Scope | pareto_live.Scope):
+    if isinstance(scope, Whole):
         return scope.heartbeat(now_s)
     arm = scope.heartbeat(now_s) if scope is not None and progress.probe else ""
     running = "/".join(part for part in (progress.scenario, progress.probe) if part)
@@ -207,7 +220,7 @@ class Live:
 
     def __init__(self, stream: TextIO, *, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         self._progress = Progress()
-        self._scope: Scope | gate_live.Scope | pareto_live.Scope | None = None
+        self._scope: Scope | Whole | None = None
         self._now = now
         self._heard = now()
         self._spoke_s = 0.0
@@ -241,14 +254,9 @@ class Live:
                 return  # one of thousands: time goes on without it
         self._progress = self._progress.after({"at_s": elapsed_s, **record})
         self._heard = self._now()
-        if record.get("kind") == "experiment":
-            self._scope = Scope(record)
-        elif record.get("kind") == "sweep":
-            self._scope = pareto_live.Scope(record)
-            event = self._scope.begins()
-        elif record.get("kind") == "gate":
-            self._scope = gate_live.Scope(record)
-            event = self._scope.begins()
+        if (scope := _scope(record)) is not None:
+            self._scope = scope
+            event = scope.begins() if isinstance(scope, Whole) else event
         if self._display is None:
             self._say(record.get("kind") == "scenario", event)
 
@@ -286,6 +294,24 @@ class Live:
             redirect_stdout=False,
             redirect_stderr=False,
         )
+
+
+def _scope(record: Mapping[str, Any]) -> Scope | Whole | None:
+    """What follows from here on, if the record begins such a thing."""
+    match record.get("kind"):
+        case "experiment":
+            from contextlab.reports.chaos.live import Scope
+
+            return Scope(record)
+        case "sweep":
+            from contextlab.reports.pareto.live import Scope as SweepScope
+
+            return SweepScope(record)
+        case "gate":
+            from contextlab.reports.gate.live import Scope as GateScope
+
+            return GateScope(record)
+    return None
 
 
 def _draws(console: Console) -> bool:

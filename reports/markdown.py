@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from contextlab.model import Run, Verdict
-from contextlab.reports.chaos import text as chaos
+from contextlab.reports.chaos.evidence import own
 from contextlab.reports.parts import figures, grouping, headline, summary
 from contextlab.reports.parts.grouping import Group
 from contextlab.reports.parts.markdown_text import code, folded, prose, put, table
@@ -129,7 +129,7 @@ def _group_body(run: Run, group: Group) -> Iterator[str]:
     yield f"- **layer** {prose(str(finding.layer))}"
     for scenario, probes in group.probes.items():
         yield f"- **{noun}s** {code(scenario)}: {prose(listed(probes, _MAX_PROBES))}"
-    if evidence := pairs(chaos.own(run, finding.evidence)):
+    if evidence := pairs(own(run, finding.evidence)):
         shown = " · ".join(f"{prose(name)} {code(thing)}" for name, thing in evidence)
         yield f"- **evidence** {shown}"
 

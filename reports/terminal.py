@@ -12,10 +12,8 @@ from typing import TextIO
 from rich.text import Text
 
 from contextlab.model import Run, Verdict
-from contextlab.reports.chaos import text as chaos
-from contextlab.reports.gate import text as gate
-from contextlab.reports.pareto import text as pareto
-from contextlab.reports.parts import grouping, headline, plain, summary
+from contextlab.reports.chaos.evidence import own
+from contextlab.reports.parts import grouping, headline, plain, rooms, summary
 from contextlab.reports.parts.grouping import Group
 from contextlab.reports.parts.layout import GAP, MARK_CELLS, command, flowing, grid, labelled, wrapped
 from contextlab.reports.parts.matrix import matrix
@@ -41,8 +39,6 @@ _HEADLINES = {
     "UNKNOWN": "bold yellow",
     "INTERRUPTED": "bold yellow",
 }
-_SECTIONS = {"chaos": chaos.sections, "gate": gate.sections, "pareto": pareto.sections}
-"""What a command shows in place of limits and outcomes."""
 _BODY = 14
 """The column at which the body of a finding begins, after its labels."""
 _MIN_GROUNDS = 56
@@ -57,8 +53,8 @@ def write(run: Run, out: TextIO) -> None:
 def _lines(run: Run, width: int) -> Iterator[Text]:
     prose = min(width, MAX_PROSE)
     yield from _verdict(run, prose)
-    if own := _SECTIONS.get(summary.command(run)):
-        for title, part in own(run, width, prose):
+    if (room := rooms.text_of(summary.command(run))) is not None:
+        for title, part in room.sections(run, width, prose):
             yield from _section(title, part)
     else:
         yield from _section("limits", _limits(run, prose))
@@ -159,7 +155,7 @@ def _reasons(group: Group, width: int) -> list[Text]:
 
 def _evidence(run: Run, group: Group) -> list[Text]:
     """The example's place where it is one of several, then its numbers and words."""
-    found = pairs(chaos.own(run, group.example.evidence), beside=group.example.why)
+    found = pairs(own(run, group.example.evidence), beside=group.example.why)
     shown = [Text.assemble((name, "dim"), f" {thing}") for name, thing in found]
     return [Text(f"of {named(group.example)}"), *shown] if shown and group.num_probes > 1 else shown
 

@@ -91,15 +91,15 @@ class Signature:
     """One entry of the table; the head of `signatures.toml` explains its fields.
 
     `where` tells where the words were seen, for readers: servers log what they answer, so matching ignores it.
-    `pattern` is compiled, and searched rather than matched from the start. `words`: one of these, in lower case, is in
-    every text that it matches; none: it must be tried on all.
+    `expression` is searched rather than matched from the start. `words`: one of these, in lower case, is in every text
+    that it matches; none: it must be tried on all.
     """
 
     id: str
     engine: str
     kind: str
     layer: Layer
-    pattern: re.Pattern[str]
+    expression: str
     means: str
     example: str
     also: tuple[str, ...] = ()
@@ -108,6 +108,11 @@ class Signature:
     cut: str = ""
     generic: bool = False
     words: tuple[str, ...] = ()
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The expression, compiled when it is first needed: most never are."""
+        return _compiled(self.expression)
 
     def speaks_for(self, flavour: str | None) -> bool:
         """Whether that engine is known to use these words."""
@@ -172,7 +177,7 @@ def recognise_lines(lines: Iterable[str], *, flavour: str | None = None) -> tupl
 @cache
 def signatures() -> tuple[Signature, ...]:
     """All signatures, in the order of the table; read once, when first asked for."""
-    return read_table(files("contextlab.analysis").joinpath("signatures.toml").read_text("utf-8"))
+    return _read(files("contextlab.analysis").joinpath("signatures.toml").read_text("utf-8"))
 
 
 @cache
@@ -214,6 +219,18 @@ _FIELDS = {"id", "also", "lower_bound", "generic", *_REQUIRED, *_CHOICES}
 
 def read_table(table: str) -> tuple[Signature, ...]:
     """The signatures of a table in TOML; raises ContextlabError naming the id of the entry that is broken."""
+    read = _read(table)
+    for one in read:
+        try:
+            if strangers := sorted(one.pattern.groupindex.keys() - NUMBERS):
+                raise ValueError(f"<{strangers[0]}> is not a name of a number")
+        except (ValueError, re.error) as error:
+            raise _broken(one.id, error) from error
+    return read
+
+
+def _read(table: str) -> tuple[Signature, ...]:
+    """The same without a look at the expressions: compiling them takes longer than all the rest."""
     try:
         entries = tomllib.loads(table).get("signature", [])
     except tomllib.TOMLDecodeError as error:
@@ -225,13 +242,17 @@ def read_table(table: str) -> tuple[Signature, ...]:
             if name in read:
                 raise ValueError("this id is taken twice")
             read[name] = _signature(entry)
-        except (ValueError, re.error) as error:
-            raise ContextlabError(f"signature id={name}: {error}", "mend signatures.toml") from error
+        except ValueError as error:
+            raise _broken(name, error) from error
     return tuple(read.values())
 
 
+def _broken(name: str, error: Exception) -> ContextlabError:
+    return ContextlabError(f"signature id={name}: {error}", "mend signatures.toml")
+
+
 def _signature(entry: Mapping[str, Any]) -> Signature:
-    """One entry, checked and compiled; raises ValueError or re.error saying what is wrong with it."""
+    """One entry, checked but for its expression; raises ValueError saying what is wrong with it."""
     if missing := [key for key in ("id", *_REQUIRED) if not entry.get(key)]:
         raise ValueError(f"{missing[0]} is missing")
     if unknown := sorted(entry.keys() - _FIELDS):
@@ -243,23 +264,25 @@ def _signature(entry: Mapping[str, Any]) -> Signature:
         raise ValueError(f"also={strangers[0]} is no flavour")
     if (entry["kind"] == "truncated") != ("cut" in entry):
         raise ValueError('cut belongs to kind="truncated", and to no other')
-    pattern = _compiled(entry["pattern"])
-    if strangers := sorted(pattern.groupindex.keys() - NUMBERS):
-        raise ValueError(f"<{strangers[0]}> is not a name of a number")
+    expression = _expression(entry["pattern"])
     return Signature(
         **{
-            **entry,
-            "pattern": pattern,
+            **{key: value for key, value in entry.items() if key != "pattern"},
+            "expression": expression,
             "layer": Layer(entry["layer"]),
             "also": tuple(entry.get("also", ())),
-            "words": _words(pattern.pattern),
+            "words": _words(expression),
         }
     )
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _expression(pattern: str) -> str:
     """A pattern of the table as a regular expression: `<name>` is a whole number, a space any white space."""
-    expression = _PLACEHOLDER.sub(lambda found: _NUMBER.format(found[1]), pattern).replace(" ", r"\s+")
+    return _PLACEHOLDER.sub(lambda found: _NUMBER.format(found[1]), pattern).replace(" ", r"\s+")
+
+
+@cache
+def _compiled(expression: str) -> re.Pattern[str]:
     return re.compile(expression, re.IGNORECASE | re.ASCII)
 
 

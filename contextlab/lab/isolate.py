@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from contextlab.lab.child import Order
 from contextlab.lab.journal import plain, revive
 from contextlab.lab.process import TAIL_LINES, KeptProcess, default_memory_limit_bytes, process_end, with_last_event
 from contextlab.model import Event, Exchange, Probe, ProcessEnd, Request, TargetSpec, UnableError
+from contextlab.targets.servers import NO_CERTIFICATES
 
 POLL_S = 0.1
 SERVER_DEAD_GRACE_S = 3.0
@@ -84,7 +85,14 @@ class Nursery:
     `inside`: a target that lives in the children; whether they can be forked is then known when it is `warm`.
     """
 
-    def __init__(self, log: Path, memory_limit_bytes: int | None = None, inside: TargetSpec | None = None) -> None:
+    def __init__(
+        self,
+        log: Path,
+        memory_limit_bytes: int | None = None,
+        inside: TargetSpec | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.log = log
         self.memory_limit_bytes = memory_limit_bytes or default_memory_limit_bytes()
         self.control, theirs = socket.socketpair()
@@ -95,6 +103,7 @@ class Nursery:
             log=log,
             memory_limit_bytes=self.memory_limit_bytes if inside is not None else 0,
             pass_fds=(fd,),
+            env=env,
         )
 
     def warm(self, timeout_s: float) -> bool:
@@ -195,7 +204,8 @@ def births(
     forked; where that cannot be, or the task wants to start clean, the child has a Python start of its own.
     """
     if not registry.runs_in_child(spec):
-        with contextlib.closing(Nursery(log)) as nursery:
+        env = NO_CERTIFICATES if (spec.url or spec.address).startswith("http:") else None
+        with contextlib.closing(Nursery(log, env=env)) as nursery:
             yield lambda probe: nursery.birth
         return
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from contextlab.model import Outcome, ServerCommand, Setting, TargetSpec, UsageError
+from contextlab.targets.servers import NO_CERTIFICATES
 from contextlab.targets.servers.fake_engine import DEPARTURES, UNDER_FAULTS
 
 SCHEME = "fake"
@@ -59,4 +60,5 @@ def server(spec: TargetSpec) -> ServerCommand:
         argv=(sys.executable, "-m", "contextlab.targets.servers.fake_server", name, *options, "--port", "0"),
         ready_path="/v1/models",  # the health of a fake may be what it lies about
         memory_limit_bytes=_MEMORY_LIMITS_BYTES.get(name),
+        env=NO_CERTIFICATES,
     )

@@ -17,10 +17,9 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from contextlab.analysis.deaths import settled
-from contextlab.analysis.grounds import key
 from contextlab.analysis.phases import disturbances, is_disturbed, timeline
 from contextlab.experiment import Phase
-from contextlab.model import Evidence, Outcome, Run
+from contextlab.model import Outcome, Run
 from contextlab.reports.chaos import beside as chaos_beside
 from contextlab.reports.chaos import facts as chaos_facts
 from contextlab.reports.chaos import figures as chaos_figures
@@ -40,25 +39,12 @@ from contextlab.reports.chaos.timeline import (
     track,
 )
 from contextlab.reports.chaos.words import EMULATED, short
-from contextlab.reports.parts import summary
 from contextlab.reports.parts.facts import INDENT, LABEL, Fact, painted
 from contextlab.reports.parts.layout import GAP, flowing, grid, labelled, wrapped
 from contextlab.reports.parts.wording import COLOURS, COUNTED_AS, MARKS, clean, listed
 
 _TABLE_INDENT = 2
 _UNTOLD = {str(Outcome.UNKNOWN)}
-_PHASED = tuple(f"{phase}_" for phase in Phase)
-_SHOWN = frozenset(
-    {
-        "load",
-        "engine",
-        "retransmitted_segments",
-        "recovery_s",
-        "recovery_window_s",
-        "texts_not_compared",
-        "gate_undecided",
-    }
-)
 
 
 def sections(run: Run, width: int, prose: int) -> Iterator[tuple[str, list[Text]]]:
@@ -79,15 +65,6 @@ def lines(run: Run) -> Iterator[Iterator[str]]:
         yield iter([f"experiments: {clean(damage)}"])
     for one in found:
         yield _rows(one, was_killed=run.end is None)
-
-
-def own(run: Run, evidence: Evidence) -> Evidence:
-    """The evidence of a finding without the numbers that stand in the block of its experiment."""
-    if summary.command(run) != "chaos":
-        return evidence
-    faults = {fault.name for made, _ in summary.experiments(run).values() for fault in made.faults}
-    prefixes = (*_PHASED, *(f"{key(name)}_" for name in faults))
-    return {name: thing for name, thing in evidence.items() if name not in _SHOWN and not name.startswith(prefixes)}
 
 
 # ── on a terminal ────────────────────────────────────────────────────────────────────────────────

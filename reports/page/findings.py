@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from contextlab.model import Finding, Run, Verdict
-from contextlab.reports.chaos import text as chaos
+from contextlab.reports.chaos.evidence import own
 from contextlab.reports.page.evidence import exchanges
 from contextlab.reports.page.section import Section
 from contextlab.reports.parts import grouping, summary
@@ -72,7 +72,7 @@ def _group(run: Run, group: Group) -> dict[str, Any]:
         "example": named(finding),
         "reasons": [(reason.num_probes, quote(reason.why)) for reason in group.reasons[:MAX_REASONS]],
         "unsaid": unsaid(len(group.reasons)),
-        "evidence": pairs(chaos.own(run, finding.evidence), beside=finding.why),
+        "evidence": pairs(own(run, finding.evidence), beside=finding.why),
         "remedy": clean(finding.remedy),
         "exchanges": exchanges(run, grouping.place(finding)),
         "search": clean(" ".join([*places, finding.why, finding.remedy]))[:4000].lower(),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from contextlab.model import Finding, Run, Verdict
-from contextlab.reports.chaos import text as chaos
+from contextlab.reports.chaos.evidence import own
 from contextlab.reports.parts import grouping, summary
 from contextlab.reports.parts.wording import named, pairs, quote
 
@@ -126,7 +126,7 @@ def _body(run: Run, found: Iterable[Finding]) -> Iterator[str]:
         yield f"{finding.outcome}: {finding.outcome.value}"
         yield f"  why: {quote(finding.why)}"
         yield f"  layer: {finding.layer}"
-        yield from (f"  {name}: {thing}" for name, thing in pairs(chaos.own(run, finding.evidence)))
+        yield from (f"  {name}: {thing}" for name, thing in pairs(own(run, finding.evidence)))
         if finding.remedy:
             yield f"  remedy: {quote(finding.remedy)}"
     yield f"again: {' '.join(again(run, finding))}"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from contextlab.model import Outcome, Run, Verdict
 from contextlab.reports.chaos.words import EMULATED, fault_words, is_emulated, load_words
-from contextlab.reports.gate import facts as gate_facts
-from contextlab.reports.pareto import text as pareto
 from contextlab.reports.parts import grouping, summary
 from contextlab.reports.parts.wording import clean, listed, quote
 
@@ -29,7 +27,7 @@ def word(run: Run) -> str:
     if summary.exit_status(run)["code"] in summary.INTERRUPT_CODES:
         return "INTERRUPTED"
     if gated := _gated(run):
-        return gate_facts.word(gated)
+        return gated[0]
     held = "MEASURED" if _swept(run) else "HELD"
     return {Verdict.FAIL: "FAILED", Verdict.PASS: held, Verdict.UNKNOWN: "UNKNOWN"}[summary.verdict(run)]
 
@@ -37,7 +35,7 @@ def word(run: Run) -> str:
 def sentence(run: Run) -> str:
     """What happened, without the word."""
     if gated := _gated(run):
-        return gate_facts.sentence(gated)
+        return gated[1]
     what = summary.subject(run)
     failed = names(run, Verdict.FAIL)
     so_far = f"; failed so far: {failed}" if failed else ""
@@ -95,14 +93,23 @@ def _saying(run: Run, at_the_window: str, anyhow: str) -> str:
     return f"{what} {anyhow}"
 
 
-def _gated(run: Run) -> gate_facts.Shown | None:
-    """The gate of a run; None of every other one."""
-    return gate_facts.shown(run)[0] if summary.command(run) == "gate" else None
+def _gated(run: Run) -> tuple[str, str] | None:
+    """The word and the sentence of a gate; None of every other run."""
+    if summary.command(run) != "gate":
+        return None
+    from contextlab.reports.gate import facts
+
+    one, _ = facts.shown(run)
+    return (facts.word(one), facts.sentence(one)) if one is not None else None
 
 
 def _swept(run: Run) -> str:
     """What a sweep found; "" of every other run."""
-    return pareto.words(run) if summary.command(run) == "pareto" else ""
+    if summary.command(run) != "pareto":
+        return ""
+    from contextlab.reports.pareto import text
+
+    return text.words(run)
 
 
 def _sweep(run: Run, found: str, so_far: str) -> str:

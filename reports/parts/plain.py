@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from contextlab.model import Run, Verdict
-from contextlab.reports.chaos import text as chaos
-from contextlab.reports.gate import text as gate
-from contextlab.reports.pareto import text as pareto
-from contextlab.reports.parts import grouping, headline, summary
+from contextlab.reports.chaos.evidence import own
+from contextlab.reports.parts import grouping, headline, rooms, summary
 from contextlab.reports.parts.grouping import Group
 from contextlab.reports.parts.wording import (
     COUNTED_AS,
@@ -28,9 +26,6 @@ from contextlab.reports.parts.wording import (
     value,
 )
 
-_LINES = {"chaos": chaos.lines, "gate": gate.lines, "pareto": pareto.lines}
-"""What a command says in place of limits and outcomes."""
-
 
 def lines(run: Run) -> Iterator[str]:
     """The report, line by line, the verdict first."""
@@ -42,8 +37,8 @@ def lines(run: Run) -> Iterator[str]:
     yield from (f"note: {quote(note)}" for note in summary.notes(run))
     if tested := summary.target_facts(run):
         yield f"target: {', '.join(tested)}"
-    if own := _LINES.get(summary.command(run)):
-        for rows in own(run):
+    if (room := rooms.text_of(summary.command(run))) is not None:
+        for rows in room.lines(run):
             yield from _under(rows)
     else:
         yield from _under(_limits(run))
@@ -96,7 +91,7 @@ def _group(run: Run, group: Group) -> Iterator[str]:
         yield f"  why: {rest}"
     if group.num_probes > 1:
         yield f"  example: {named(finding)}"
-    if evidence := chaos.own(run, finding.evidence):
+    if evidence := own(run, finding.evidence):
         yield f"  evidence: {' · '.join(' '.join(pair) for pair in pairs(evidence))}"
     if finding.remedy:
         yield f"  remedy: {clean(finding.remedy)}"

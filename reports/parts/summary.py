@@ -18,8 +18,6 @@ import msgspec
 
 from contextlab.experiment import Experiment
 from contextlab.model import Layer, Limit, Run, Verdict
-from contextlab.reports.gate import facts as gate_facts
-from contextlab.reports.pareto import text as pareto
 from contextlab.reports.parts import grouping
 from contextlab.reports.parts.wording import COUNTED_AS, clean, listed, num, value
 
@@ -56,14 +54,27 @@ def exit_status(run: Run) -> dict[str, Any]:
 
 def tally_words(run: Run) -> str:
     """`41 probes: 7 failed, 2 unknown, 32 held`, and what was skipped; of a sweep, how much was measured."""
-    if command(run) == "pareto" and (measured := pareto.tally_words(run)):
-        return measured
-    if command(run) == "gate" and (gated := gate_facts.shown(run)[0]):
-        return gate_facts.tally(gated)
+    if own := _own_tally(run):
+        return own
     counts = grouping.tally(run)
     words = [f"{counts[each]} {COUNTED_AS[each]}" for each in sorted(Verdict, reverse=True) if counts[each]]
     total = grouping.num_probes(run)
     return (f"{total}: {', '.join(words)}" if words else total) + (f"; {len(run.skips)} skipped" if run.skips else "")
+
+
+def _own_tally(run: Run) -> str:
+    """How much a sweep or a gate measured; "" of every other run, and where the record does not say."""
+    match command(run):
+        case "pareto":
+            from contextlab.reports.pareto import text
+
+            return text.tally_words(run)
+        case "gate":
+            from contextlab.reports.gate import facts
+
+            one, _ = facts.shown(run)
+            return facts.tally(one) if one is not None else ""
+    return ""
 
 
 def exit_words(run: Run) -> str:
@@ -242,6 +253,8 @@ def next_command(run: Run) -> list[str]:
 
 def _next_sweep(run: Run) -> list[str]:
     """Go on with a sweep that was cut or left something undecided; measure again where nothing could be used."""
+    from contextlab.reports.pareto import text as pareto
+
     argv = [str(word) for word in run.header.get("argv") or ()]
     cut = run.end is None or exit_status(run)["code"] in INTERRUPT_CODES
     if argv and pareto.is_whole(run) and not cut:
@@ -253,13 +266,15 @@ def _next_sweep(run: Run) -> list[str]:
 
 def _next_gate(run: Run) -> list[str]:
     """Go on with a gate that was cut; repeat one that could not tell; read one that could."""
+    from contextlab.reports.gate import facts
+
     argv = [str(word) for word in run.header.get("argv") or ()]
     cut = run.end is None or exit_status(run)["code"] in INTERRUPT_CODES
     if cut and argv and "--resume" not in argv:
         return command_line(replace(run, header={**run.header, "argv": [*argv, "--resume", run.path]}))
     if argv and (cut or exit_status(run)["code"] in (3, 4, 5)):
         return command_line(replace(run, header={**run.header, "argv": _without_output(argv)}))
-    stored = gate_facts.shown(run)[0]
+    stored, _ = facts.shown(run)
     if exit_status(run)["code"] == 0 and stored is not None and not stored.stored.begins.stored:
         return shell_words("contextlab", "gate", "accept", run.path, "--reason", "TEXT")
     return shell_words("contextlab", "report", run.path, "--as", "json")

@@ -19,7 +19,7 @@ from contextlab.lab.journal import RECORD, read_run
 from contextlab.model import Evidence, Outcome, Run, Verdict
 from contextlab.reports.chaos import beside as chaos_beside
 from contextlab.reports.chaos import figures as chaos_figures
-from contextlab.reports.chaos import text as chaos
+from contextlab.reports.chaos.evidence import own
 from contextlab.reports.chaos.figures import Figure, Row, Unit
 from contextlab.reports.chaos.table import cell, sentences, table
 from contextlab.reports.chaos.words import (
@@ -202,8 +202,8 @@ def test_evidence_that_the_table_shows_is_not_repeated() -> None:
     found = sample.finding("packet-loss", "loss-15%", Outcome.CRASHED, Verdict.FAIL, "it died", evidence=evidence)
     run = sample.run([record for record in made("loss").records if record["kind"] not in ("header", "finding")], found)
     assert "  evidence: signal SIGSEGV\n" in piped(run)
-    assert chaos.own(run, evidence) == {"signal": "SIGSEGV"}
-    assert chaos.own(replace(run, header={"command": "overflow"}), evidence) == evidence
+    assert own(run, evidence) == {"signal": "SIGSEGV"}
+    assert own(replace(run, header={"command": "overflow"}), evidence) == evidence
 
 
 def test_what_is_done_beside_the_wire_is_said_in_sentences() -> None:
