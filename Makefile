@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# What is never imported need not be compiled: half of the time of an installation.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 # Hundreds of processes start in a run of the tests; each would compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 GATED := fake:rejects --set token_delay_s=0.001
@@ -31,10 +32,13 @@ $(READY_DEV): $(READY)
 demo: setup
 	$(BIN)/contextlab overflow smollm2 || test $$? -eq 1
 
-# Three files of tests at a time, since many wait for others; then, one by one, those that measure time (`alone`).
+# Three files of tests at a time, since many wait for others; then those that measure time and do little else (`calm`);
+# then, one by one, those that measure time (`alone`).
+of = $(shell grep -rlE 'pytest\.mark\.$(1)' tests --include='test_*.py')
 test: setup-dev
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not alone'
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not alone and not calm'
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m calm $(call of,calm)
+	$(BIN)/python -m pytest -m alone $(call of,alone)
 
 # The gate on itself: a target against the same target is never worse (1) and never dies (4). A busy machine leaves it
 # open (3), which is no failure of the gate.

@@ -180,7 +180,8 @@ class Fault(Protocol):
     """A fault: a frozen dataclass whose fields are its options (made with `option`), one file in `faults/`.
 
     `EXCLUDES`: names of faults that contradict it where both act at once; its own name where two of it do.
-    `is_null`: as its options stand it does nothing. What it does is said by its plane: `WireFault` on the wire,
+    `is_null`: as its options stand it does nothing. One that ends processes of the target, and so needs a server of
+    ours, has `ENDS_PROCESSES = True` besides. What it does is said by its plane: `WireFault` on the wire,
     `deeds.HostFault` on the target's host or its cache tier, `deeds.ClientFault` as a client.
     """
 

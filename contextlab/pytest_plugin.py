@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,9 +79,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _seconds(text: str) -> float:
     """What --contextlab-timeout says."""
-    value = float(text)
-    if not 0.1 <= value <= 86400 or math.isnan(value):
-        raise argparse.ArgumentTypeError(f"{text}: must be between 0.1 and 86400 seconds")
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.1 <= value <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a number of seconds between 0.1 and 86400")
     return value
 
 
@@ -130,11 +133,18 @@ def contextlab(
 
 
 def _lab(target: str, records: Path, config: pytest.Config) -> StandingLab:
-    """The lab that asks this target, not yet open. Raises UsageError where what is named cannot be meant."""
+    """The lab that asks this target, not yet open. Raises UsageError where what is named cannot be meant, UnableError
+    where records cannot be kept."""
     from contextlab.cli.session import Session, new_folder, policy
     from contextlab.lab.run import Options
     from contextlab.lab.standing import StandingLab
+    from contextlab.model import UnableError
 
+    try:
+        records.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"--contextlab-record={records}: records cannot be written there: {error.strerror}"
+        raise UnableError(message, "name a folder that can be written, or leave it out") from None
     session = Session(command="pytest", target=target, json=False, quiet=True, runs=records, output=None)
     assignments = [*config.getini("contextlab_settings"), *config.getoption("contextlab_set")]
     at, seed = config.getoption("contextlab_at"), config.getoption("contextlab_seed") or 0
@@ -143,10 +153,17 @@ def _lab(target: str, records: Path, config: pytest.Config) -> StandingLab:
         seed=seed,
         policy=policy([], [], config.rootpath / "pyproject.toml"),
         patience_s=config.getoption("contextlab_timeout"),
-        argv=("overflow", session.target, *(f"--set={word}" for word in assignments), f"--seed={seed}"),
+        argv=("overflow", session.target, *_words(assignments, at), f"--seed={seed}"),
     )
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")  # workers may open the same target in the same second
     return StandingLab(spec, new_folder(records / worker, "pytest", session.target), options)
+
+
+def _words(assignments: Sequence[str], at: str | None) -> list[str]:
+    """The settings and the address of a target, as `contextlab overflow` takes them."""
+    from contextlab.lab.provenance import without_secrets
+
+    return [*(f"--set={word}" for word in assignments), *([f"--at={without_secrets(at)}"] if at else [])]
 
 
 # ── what a test holds ────────────────────────────────────────────────────────────────────────────

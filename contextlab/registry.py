@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -163,6 +164,11 @@ def plane_of(placed: Placed) -> Plane:
     return choose_fault(placed.name).PLANE
 
 
+def ends_processes(placed: Placed) -> bool:
+    """Whether a placed fault ends processes of the target."""
+    return bool(getattr(choose_fault(placed.name), "ENDS_PROCESSES", False))
+
+
 def parse_fault(text: str, *, start_s: float, length_s: float) -> Placed:
     """A fault as the user writes it: `NAME[:OPTION=VALUE,…][@START[+LENGTH]]`, such as `loss:rate=15%@10s+30s`.
 
@@ -279,6 +285,8 @@ def parse_target(text: str, assignments: Sequence[str] = (), *, at: str | None =
             hint = f"did you mean {' or '.join(close)}? " if close else ""
             if text.endswith(".gguf"):
                 hint = f"did you mean gguf:{text}? "
+            elif not close and re.fullmatch(r"[\w.-]+:\d+(/.*)?", text):
+                hint = f"did you mean http://{text}? "
             raise UsageError(
                 f"target={text!r}: not a preset and not SCHEME:ADDRESS", f"{hint}choose from: {', '.join(names)}"
             )

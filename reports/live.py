@@ -91,6 +91,8 @@ class Progress:
         if isinstance(at_s, int | float) and self.at_s <= at_s < MAX_RUN_S:
             now = replace(self, at_s=float(at_s))
         match record.get("kind"):
+            case "header" if record.get("command") == "chaos":
+                return replace(now, noun="experiment")
             case "progress":
                 return replace(now, text=_text(record, "text"))
             case "scenario":
@@ -98,8 +100,7 @@ class Progress:
             case "probe":
                 return replace(now, probe=_probe_name(record), probe_began_s=now.at_s, text="")
             case "experiment":
-                named = replace(now, noun="experiment", probe=_probe_name(record))
-                return replace(named, probe_began_s=now.at_s, text="")
+                return replace(now, noun="experiment", probe=_probe_name(record), probe_began_s=now.at_s, text="")
             case "observed" | "trial" if now.probe:
                 spent_s = (*now.spent_s, now.at_s - now.probe_began_s)
                 num_done_here = now.num_done_here + 1

@@ -56,6 +56,15 @@ def test_help_loads_nothing_heavy(words: tuple[str, ...]) -> None:
     assert [name for name in modules if name.startswith(OURS_TOO_EARLY)] == []
 
 
+def test_a_run_loads_what_its_own_command_shows(tmp_path: Path) -> None:
+    words = ("overflow", "fake:caps", "-s", "reply-past-window", "--set", "token_delay_s=0.001", "--json")
+    modules = loaded(*words, "--runs", str(tmp_path))
+    assert {"contextlab.lab.run", "contextlab.reports.json", "contextlab.reports.live"} <= modules
+    others = ("contextlab.analysis.gate", "contextlab.analysis.sweeps", "contextlab.analysis.steadiness")
+    rooms = tuple(f"contextlab.reports.{room}" for room in ("charts", "gate", "history", "page", "pareto"))
+    assert [name for name in modules if name.startswith((*others, *rooms))] == []
+
+
 @pytest.mark.alone
 def test_help_answers_at_once() -> None:
     best_s = float("inf")

@@ -221,10 +221,26 @@ def test_names_that_are_none_and_a_scenario_of_chaos_are_said_to_be(project: pyt
     )
 
 
-def test_a_time_that_is_none_is_a_usage_error(project: pytest.Pytester) -> None:
-    ran = project.runpytest_subprocess("--contextlab-timeout", "nan")
+@pytest.mark.parametrize("text", ["nan", "soon", "0"])
+def test_a_time_that_is_none_is_a_usage_error(project: pytest.Pytester, text: str) -> None:
+    ran = project.runpytest_subprocess("--contextlab-timeout", text)
     assert ran.ret == pytest.ExitCode.USAGE_ERROR
-    ran.stderr.fnmatch_lines(["*--contextlab-timeout: nan: must be between 0.1 and 86400 seconds"])
+    rule = "must be a number of seconds between 0.1 and 86400"
+    ran.stderr.fnmatch_lines([f"*--contextlab-timeout: '{text}': {rule}"])
+
+
+def test_records_that_cannot_be_kept_name_the_plugins_own_option(project: pytest.Pytester) -> None:
+    project.makepyfile(ASSERTIONS)
+    (project.path / "full").touch()
+    ran = project.runpytest_subprocess("--contextlab-target", "fake:caps", "--contextlab-record", "full")
+    ran.assert_outcomes(errors=3)
+    ran.stdout.fnmatch_lines(
+        [
+            f"--contextlab-record={project.path / 'full'}: records cannot be written there: File exists",
+            "next: name a folder that can be written, or leave it out",
+        ]
+    )
+    ran.stdout.no_fnmatch_line("*--output*")
 
 
 @pytest.mark.process

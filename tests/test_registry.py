@@ -78,6 +78,8 @@ def test_addresses(text: str, scheme: str, address: str) -> None:
         ("fke:rejects", "did you mean fake? "),
         ("htp://127.0.0.1:8000", "did you mean http"),
         ("/models/tiny.gguf", "did you mean gguf:/models/tiny.gguf? "),
+        ("localhost:8000", "did you mean http://localhost:8000? "),
+        ("127.0.0.1:8080/v1", "did you mean http://127.0.0.1:8080/v1? "),
         ("127.0.0.1:8000", ""),
         ("", ""),
         ("qqqq:x", ""),

@@ -9,7 +9,7 @@ from contextlab.analysis.checks import Check, State
 from contextlab.analysis.grounds import Value, key, shown
 from contextlab.analysis.integrity import TEXT, Integrity
 from contextlab.analysis.phases import RECOVERY_WINDOWS
-from contextlab.analysis.quantities import shown_seconds
+from contextlab.analysis.quantities import num_of, shown_seconds
 from contextlab.analysis.study import Study
 from contextlab.experiment import Phase
 from contextlab.model import Evidence, Judgement, Layer, Outcome
@@ -63,7 +63,8 @@ def damaged(seen: Study, numbers: Evidence, *, text_only: bool = False) -> Judge
         facts["where"] = said
     begun = sum(one.integrity.total for one in there)
     names = ", ".join(f"{count} {name.name}" for name, count in counts.most_common())
-    why = f"{counts.total()} of {begun} streams were damaged {_when(damage)}: {names}"
+    were = "was" if counts.total() == 1 else "were"
+    why = f"{counts.total()} of {num_of(begun, 'streams')} {were} damaged {_when(damage)}: {names}"
     return Judgement(outcome=Outcome.STREAM_DAMAGED, why=why, layer=layer_of(seen), evidence={**numbers, **facts})
 
 

@@ -92,7 +92,7 @@ def noise_checks(seen: Noise) -> list[Check]:
         ),
     ]
     if seen.throttled is not None:
-        words = f"this process's own CPU quota ran out {seen.throttled} times"
+        words = f"this process's own CPU quota ran out {count(seen.throttled, 'time')}"
         found.append(_check("throttling", not seen.throttled, words, "raise the CPU limit of this container"))
     if seen.slices_s:
         found.append(_steadiness(seen.slices_s))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from contextlab.analysis.concluding import count
 from contextlab.analysis.prompts import slack_tokens
 from contextlab.model import Finding, Knowledge, Outcome, Probe, Skip, Verdict
 
@@ -48,7 +49,7 @@ def not_truncated(asked: Sequence[Asked], known: Knowledge, skips: Sequence[Skip
     dark = [each for each in asked if not any(one.outcome in READ_OR_TOLD | LOST for one in each.findings)]
     if dark:
         found = _worst(one for each in dark for one in each.findings)
-        why = f"{len(dark)} of {len(asked)} probes ended so that nobody can tell whether the prompt was read"
+        why = f"{_share(len(dark), len(asked), 'probe')} ended so that nobody can tell whether the prompt was read"
         return Decided(holds=None, why=why, findings=found)
     if not asked or (known.limits.context_tokens is not None and not past_window(asked, known)):
         return _not_measured("no prompt went past the window", skips)
@@ -65,7 +66,8 @@ def refuses(asked: Sequence[Asked], known: Knowledge, skips: Sequence[Skip] = ()
     if not other:
         return Decided(holds=True, why=f"{len(past)} prompts longer than the window were refused")
     unseen = all(one.outcome is Outcome.UNKNOWN for one in found)
-    why = f"{len(other)} of {len(past)} prompts longer than the window were not refused clearly"
+    were = "was" if len(other) == 1 else "were"
+    why = f"{_share(len(other), len(past), 'prompt')} longer than the window {were} not refused clearly"
     return Decided(holds=None if unseen else False, why=why, findings=found)
 
 
@@ -119,7 +121,12 @@ def _worst(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def _of(findings: Sequence[Finding], asked: Sequence[Asked]) -> str:
     places = {(one.scenario, one.probe) for one in findings}
-    return f"{len(places)} of {len(asked)} probes"
+    return _share(len(places), len(asked), "probe")
+
+
+def _share(number: int, total: int, noun: str) -> str:
+    """`1 of 1 prompt`, `3 of 8 prompts`."""
+    return f"{number} of {count(total, noun)}"
 
 
 def _not_measured(why: str, skips: Sequence[Skip]) -> Decided:

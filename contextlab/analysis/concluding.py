@@ -86,8 +86,10 @@ def _finding(
     )
 
 
-def conclude(findings: Sequence[Finding], reasons: Mapping[int, str]) -> tuple[Verdict, int, list[tuple[int, str]]]:
-    """The run's verdict, its exit code, and every (code, reason) in the order of their weight.
+def conclude(
+    findings: Sequence[Finding], reasons: Mapping[int, str], noun: str = "probe"
+) -> tuple[Verdict, int, list[tuple[int, str]]]:
+    """The run's verdict, its exit code, and every (code, reason) in the order of their weight. `noun`: what ran.
 
     A real finding never hides behind another code, except an interruption by the user, an undo that failed (6) or
     an error of our own (70): then the run is not what it should have been.
@@ -100,7 +102,7 @@ def conclude(findings: Sequence[Finding], reasons: Mapping[int, str]) -> tuple[V
         every[1] = f"{count(len(failed), 'finding')} not allowed: {names}"
     if unknown:
         places = {(finding.scenario, finding.probe) for finding in unknown}
-        every[3] = f"{count(len(places), 'probe')} whose outcome could not be told"
+        every[3] = f"{count(len(places), noun)} whose outcome could not be told"
     if not findings and not reasons:
         every[5] = "nothing was measured"
     weight = [130, 143, 2, 6, 70, 1, 4, 5, 3]

@@ -177,7 +177,7 @@ def _crossed(one: Situation, thresholds: Thresholds, local: float, misses: float
     if local < thresholds.local_hit_rate:
         found.append(f"the local tier answers {local:.0%} (at least {thresholds.local_hit_rate:.0%})")
     if misses > most:
-        found.append(f"{misses:.1f} misses at once (at most {most:g})")
+        found.append(f"{misses:.1f} misses at once (at most {most:.3g})")
     return found
 
 

@@ -95,7 +95,7 @@ class Aftermath:
         num = len(self.readings)
         opened = f"{num} request{'s were' if num != 1 else ' was'} under way{': ' if ended else ''}{ended}"
         ready_s = self.death.ready_s
-        return opened + ("" if ready_s is None else f"; it answered again after {shown_seconds(ready_s)}")
+        return opened + ("" if ready_s is None else f"; it answered again after {shown_seconds(round(ready_s, 2))}")
 
     @property
     def evidence(self) -> Evidence:

@@ -144,5 +144,5 @@ def _sighting(said: Recognised, whose: str, policy: Policy, count: int, lines: t
         lower_bound=said.lower_bound,
         remedy=""
         if advice is None
-        else remedy(advice, flavour=flavour, layer=said.layer, evidence={"kind": said.kind}),
+        else remedy(advice, flavour=flavour, layer=said.layer, evidence={"kind": said.kind}, signature=said.id),
     )

@@ -79,7 +79,8 @@ def _basis(exchanges: Sequence[Exchange]) -> str:
     read_tokens = prompt_tokens_read(exchanges[-1])
     if read_tokens is None:
         return "judged by the codes alone"
-    return f"it says it read {read_tokens} of {exchanges[-1].prompt_tokens or '?'} prompt tokens"
+    sent = exchanges[-1].prompt_tokens
+    return f"it says it read {read_tokens} of {sent} prompt tokens" if sent else f"it says it read {read_tokens} tokens"
 
 
 def _codes(kept: Mapping[str, bool]) -> dict[str, bool]:

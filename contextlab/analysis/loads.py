@@ -134,7 +134,7 @@ def parse_arrivals(text: str, duration_s: float, trace_s: tuple[float, ...] = ()
         except ValueError:
             factor = float("nan")
         if not 0 < factor <= 1000:
-            raise UsageError(f"arrivals={text!r}: a factor from 0 to 1000", f"for example {word}:10x")
+            raise UsageError(f"arrivals={text!r}: must be a factor above 0 and up to 1000", f"for example {word}:10x")
     elif detail:
         raise UsageError(f"arrivals={text!r}: {word} takes nothing after the colon", f"choose from: {ARRIVALS}")
     if pace is Pace.BURST:

@@ -96,6 +96,14 @@ def quantity(name: str, text: str, kind: str, *, low: float, high: float = LONGE
     return value
 
 
+def num_of(count: float, words: str) -> str:
+    """`3 packets dropped`, `1 packet dropped`: `words` begin with their noun in the plural."""
+    noun, space, rest = words.partition(" ")
+    if f"{count:.0f}" == "1":
+        noun = f"{noun[:-3]}y" if noun.endswith("ies") else noun.removesuffix("s")
+    return f"{count:.0f} {noun}{space}{rest}"
+
+
 def shown_seconds(value_s: float) -> str:
     """`200ms`, `1.5s`, `90s`: a duration as `duration` reads it."""
     return f"{value_s * 1000:.4g}ms" if 0 < abs(value_s) < 1 else f"{value_s:.6g}s"

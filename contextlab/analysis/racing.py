@@ -111,9 +111,10 @@ class Race:
     """A budgeted search. Not thread-safe; `ask` may be called as often as one likes.
 
     `budget`: evaluation units in all. `expected_cost`: units of one evaluation, until costs are told; `restart_cost`:
-    what another server adds to it, until starts are told. `baseline`: measured again and
-    again (default: the first setting). `restarts`: names of settings for which a server starts anew. Raises UsageError
-    where the budget is too small for the first round, and for settings or objectives that cannot be meant.
+    what another server adds to it, until starts are told; `unit`: how it is written behind a number. `baseline`:
+    measured again and again (default: the first setting). `restarts`: names of settings for which a server starts anew.
+    Raises UsageError where the budget is too small for the first round, and for settings or objectives that cannot be
+    meant.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class Race:
         confidence: float = CONFIDENCE,
         expected_cost: float = 1.0,
         restart_cost: float = 0.0,
+        unit: str = "",
     ) -> None:
         if not configs:
             raise UsageError("sweep=: there is no setting to measure", "give an axis, for example --sweep slots=1,2,4")
@@ -144,7 +146,7 @@ class Race:
         self._baseline = self._places[config_hash(baseline)]
         self._budget, self._seed, self._restarts = budget, seed, frozenset(restarts)
         self._repeats, self._max_repeats = repeats, max_repeats
-        self._expected, self._restart_cost = expected_cost, restart_cost
+        self._expected, self._restart_cost, self._unit = expected_cost, restart_cost, unit
         self._told: list[list[Result]] = [[] for _ in self.configs]
         self._lattice = Lattice(self.configs)
         self._order = self._lattice.screening(Random(f"{seed} screen"))
@@ -217,11 +219,12 @@ class Race:
                 elif one.probability is not None and one.probability <= UNLIKELY:
                     why = f"unlikely (probability {one.probability:.2f}), but not excluded by repeats: {count}"
                 else:
-                    why = f"repeats: {count}; the budget leaves {self._affordable()} evaluations"
+                    left = self._affordable()
+                    why = f"repeats: {count}; the budget leaves {left} evaluation{'' if left == 1 else 's'}"
                 found.append(Undecided(settings=one.point.settings, why=why))
         never = sum(not told for told in self._told)
         if never:
-            why = f"{never} of {len(self.configs)} settings were never measured"
+            why = f"{never} of {len(self.configs)} settings {'was' if never == 1 else 'were'} never measured"
             found.append(Undecided(settings=None, why=why))
         return tuple(found)
 
@@ -272,8 +275,12 @@ class Race:
         count = len(self.configs)
         least = min(count, MIN_SCREEN)
         if self._budget < (least + 1) * self._expected:
-            need = f"one round of {least} settings and the baseline takes about {(least + 1) * self._expected:g}"
-            raise UsageError(f"budget={self._budget:g}: {need}", "give a larger budget, or shorter evaluations")
+            needed = f"{(least + 1) * self._expected:g}{self._unit}"
+            need = f"one round of {least} setting{'' if least == 1 else 's'} and the baseline takes about {needed}"
+            raise UsageError(
+                f"budget={self._budget:g}{self._unit}: {need}",
+                f"give a larger budget, at least {needed}, or shorter evaluations",
+            )
         return self._order[: min(count, max(least, round(SCREEN_SHARE * self._budget / self._expected)))]
 
     def _next_step(self) -> list[int]:

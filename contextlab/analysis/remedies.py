@@ -1,8 +1,8 @@
 """What to change after an outcome, by the name that the engine in question gives to the setting.
 
-One table, most particular first: (flavour, outcome, about) → a sentence or two. `about` is a scenario's name
-or a cause (see `_abouts`). A remedy is advice for the common case: it cannot know how a server was started,
-and it never says that an outcome was right or wrong.
+One table, most particular first: (flavour, outcome, about) → a sentence or two. `about` is a signature's id, a
+scenario's name or a cause (see `_abouts`). A remedy is advice for the common case: it cannot know how a server was
+started, and it never says that an outcome was right or wrong.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ def remedy(
     scenario: str = "",
     layer: Layer | None = None,
     evidence: Evidence | None = None,
+    signature: str = "",
 ) -> str:
     """What to change after this outcome; "" for OK only, and never a guess at an engine that is not known.
 
     `flavour` is one of `signatures.FLAVOURS`; any other gets the advice that holds for every engine.
     Of `evidence` only `out_of_memory` and `kind` (of a recognised signature) are looked at: with `layer`
-    they tell a want of memory from a want of window.
+    they tell a want of memory from a want of window. `signature`: the id of the message that was recognised.
     """
-    abouts = list(_abouts(scenario, layer, evidence or {}))
+    abouts = [*([signature] if signature else []), *_abouts(scenario, layer, evidence or {})]
     for whose in (flavour, ANY):
         for about in abouts:
             if (whose, outcome, about) in REMEDIES:
@@ -169,6 +170,10 @@ REMEDIES: dict[tuple[str, Outcome, str], str] = {
     ("llama-server", Outcome.REJECTED, ""): (
         "Count with /tokenize or /v1/chat/completions/input_tokens before sending; "
         "for more room raise -c (--ctx-size), which is divided by --parallel unless the KV cache is unified."
+    ),
+    ("llama-server", Outcome.REJECTED, "llama-batch-too-small"): (
+        "Raise --ubatch-size (-ub), and --batch-size (-b) with it, to the longest input, or send shorter inputs; a "
+        "larger window changes nothing here."
     ),
     ("llama-server", Outcome.CAPPED, ""): (
         "Treat finish_reason=length as an unfinished answer (the native /completion says truncated:true at the "

@@ -177,7 +177,7 @@ def _lag(seen: Study, numbers: Evidence) -> Iterator[Judgement]:
         "client_cpu_share": shown(max(_busy_share(worker) for worker in workers)),
         "client_lateness_limit_s": shown(limit_s),
     }
-    more = f" (and {len(said) - 1} more signs)" if len(said) > 1 else ""
+    more = f" (and {len(said) - 1} more sign{'' if len(said) == 2 else 's'})" if len(said) > 1 else ""
     why = f"the client itself {said[0]}{more}: its times may be its own and not the target's"
     yield _unknown(why, {**numbers, **facts})
 

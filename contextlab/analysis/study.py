@@ -152,19 +152,29 @@ def _recovery(
 ) -> tuple[Recovery, tuple[Bound, ...]]:
     """When the bounds held again, and which were looked at: those of the hypothesis for AFTER, and `RECOVERY`.
 
-    Windows are short, and a bound that does not even hold in three of them in a row before the faults tells nothing
-    about a recovery: it is left out.
+    Windows are short, and a bound that does not even hold in three of them in a row before the faults, or at the same
+    time in the control, tells nothing about a recovery: it is left out. `RECOVERY` is against what was before the
+    faults; where that was quieter than the control is at that time, against the control.
     """
-    base = next((phase for phase in (Phase.BEFORE, Phase.CONTROL) if phase in measured and measured[phase].n), None)
     bounds = [bound for bound in experiment.hypothesis if Phase.AFTER in bound.phases]
-    if base is not None:
-        bounds += [replace(bound, against=base, text=bound.text.replace("before", base)) for bound in RECOVERY]
-        bounds = [bound for bound in bounds if _usually_holds(bound, measured[base], measured)]
+    bases = [phase for phase in (Phase.BEFORE, Phase.CONTROL) if phase in measured and measured[phase].n]
+    if bases:
+        quiet = [measured[bases[0]]]
+        if Phase.CONTROL in bases:
+            quiet.append(replace(measured[Phase.CONTROL], span=after.span))
+
+        def usual(bound: Bound) -> bool:
+            return all(_usually_holds(bound, there, measured) for there in quiet)
+
+        bounds = [bound for bound in bounds if usual(bound)]
+        for bound in RECOVERY:
+            against = (replace(bound, against=base, text=bound.text.replace("before", base)) for base in bases)
+            bounds += [one for one in against if usual(one)][:1]
     return _windows(bounds, after, measured), tuple(bounds)
 
 
-def _usually_holds(bound: Bound, before: Measured, measured: Mapping[Phase, Measured]) -> bool:
-    seen = _windows([bound], before, measured)
+def _usually_holds(bound: Bound, quiet: Measured, measured: Mapping[Phase, Measured]) -> bool:
+    seen = _windows([bound], quiet, measured)
     return seen.after_s is not None or not seen.enough
 
 

@@ -30,6 +30,11 @@ from contextlab.analysis.tradeoffs import (
 )
 from contextlab.model import Record, Settings
 
+SWEEP = "sweep"
+"""The name that findings of a sweep have as their scenario."""
+GIVEN_UP = "host"
+"""The probe of a finding that says why a sweep was given up before its budget was used."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:

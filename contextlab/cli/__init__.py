@@ -30,8 +30,9 @@ from contextlab.cli import (
     replay,
     report,
     scenarios,
+    serve,
 )
-from contextlab.cli.output import in_words, printing, show_error, write_failure
+from contextlab.cli.output import hold_streams, in_words, printing, show_error, write_failure
 from contextlab.model import ContextlabError, UsageError
 
 app = typer.Typer(
@@ -51,6 +52,7 @@ app.command(name="diagnose", rich_help_panel="Find out", epilog=diagnose.EPILOG)
 app.command(name="doctor", rich_help_panel="Set up", epilog=doctor.EPILOG)(doctor.doctor)
 app.command(name="calibrate", rich_help_panel="Set up", epilog=calibrate.EPILOG)(calibrate.calibrate)
 app.command(name="replay", rich_help_panel="Find out", epilog=replay.EPILOG)(replay.replay)
+app.command(name="serve", rich_help_panel="Find out", epilog=serve.EPILOG)(serve.serve)
 app.command(name="recover", rich_help_panel="Set up", epilog=recover.EPILOG)(recover.recover)
 app.command(name="history", rich_help_panel="Read", epilog=history.EPILOG)(history.history)
 app.command(name="report", rich_help_panel="Read", epilog=report.EPILOG)(report.report)
@@ -79,6 +81,7 @@ def main() -> None:
     """Run the command line and leave with its exit code. What goes wrong is told in words, never in a traceback."""
     command_has_told = False
     try:
+        hold_streams()
         with printing():
             code = app(standalone_mode=False)
         sys.exit(code)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from contextlab.analysis import sweeps
 from contextlab.analysis.tradeoffs import compare
 from contextlab.cli.output import printing
@@ -23,7 +25,10 @@ def compared(old: str, new: str, runs: Path, *, as_json: bool) -> int:
     found = []
     for name in (old, new):
         run = read_run(find_run(name, runs))
-        sweep, measurements, reference = sweeps.read(run.records)
+        try:
+            sweep, measurements, reference = sweeps.read(run.records)
+        except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+            raise NothingMeasured(f"run={name!r}: damaged: {error}", "measure it again") from None
         if sweep is None:
             raise NothingMeasured(f"run={name!r}: holds no sweep", "name two runs of contextlab pareto")
         found.append((Path(run.path).name, sweeps.conclude(sweep, measurements, reference)))

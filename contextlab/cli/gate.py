@@ -186,14 +186,21 @@ def compare(
     """Compare two stored records; what was not made in the same place, of the same thing, is not comparable."""
     from contextlab import registry
     from contextlab.cli.output import printing
-    from contextlab.cli.session import Session
+    from contextlab.cli.session import Session, recordable_argv
     from contextlab.lab.gate.comparing import compared
     from contextlab.lab.gate.configuration import gate_settings
 
     session = Session(command="gate", target=current, json=json, quiet=True, runs=runs, output=None)
     with session:
         record, session.code = compared(
-            baseline, current, runs, baselines, gate_settings(), tested or [], trusts_host=trust_host
+            baseline,
+            current,
+            runs,
+            baselines,
+            gate_settings(),
+            tested or [],
+            trusts_host=trust_host,
+            argv=recordable_argv(),
         )
         write = registry.choose_writer("json" if json else "terminal")
         with printing() as out:

@@ -65,10 +65,13 @@ def inspect(
 ) -> None:
     """Show a model's limits by layer, which one ends a context, what contradicts what, and what fits into memory."""
     from contextlab.lab.inspect import examine, located, shown_target
+    from contextlab.model import UsageError
     from contextlab.reports import inspection
     from contextlab.reports.json import write_document
 
     with telling((lambda error: inspection.failure_document(shown_target(target), error)) if json else None):
+        if json and sarif:
+            raise UsageError("--json --sarif: one document is printed, not two", "leave one of them out")
         question = _question(budget, concurrency, context, cache_type, engine, weights)
         spec = located(target, settings or [])
         here = _is_here(spec, i_own_this)

@@ -17,6 +17,21 @@ import typer
 from contextlab.model import ContextlabError, UnableError
 
 
+def hold_streams() -> None:
+    """Open each standard stream that the caller has closed on nothing, or the next file of ours would be in its place.
+
+    Raises UnableError where standard output is one of them.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        raise UnableError("standard output is closed", "send it somewhere: > FILE, or > /dev/null for the exit code")
+
+
 @contextmanager
 def printing() -> Iterator[TextIO]:
     """Standard output, flushed at the end; what its encoding lacks is written as an escape.

@@ -34,7 +34,8 @@ Examples:
 
 def overflow(
     target: Annotated[
-        str, typer.Argument(help="What to probe: a preset (smollm2), gguf:FILE, a URL, run:'COMMAND', fake:NAME.")
+        str,
+        typer.Argument(help="What to probe: a preset (smollm2), gguf:FILE, a URL, run:'COMMAND', hf:DIR, fake:NAME."),
     ],
     settings: Set = None,
     at: At = None,

@@ -117,6 +117,7 @@ def pareto(
             baseline=baseline or [],
             budget_s=quantity("budget", budget, "duration", low=1.0),
             seed=seed,
+            same_prompts=same_prompts,
         )
         own = SweepOptions(
             planned=chosen,

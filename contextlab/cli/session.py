@@ -60,7 +60,8 @@ class Session:
     def retarget(self, target: str | None) -> None:
         """Take the target that a plan names, where the command line names none. Raises UsageError without one."""
         if not target:
-            raise UsageError("no target is named", 'name one, such as smollm2, or put target = "…" into the plan')
+            plan = ', or put target = "…" into the plan' if self.command == "chaos" else ""
+            raise UsageError("no target is named", f"name one, such as smollm2{plan}")
         self.target = http.shown(target) if "://" in target else target
         self._given = target
 

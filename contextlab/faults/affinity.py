@@ -56,7 +56,7 @@ class Affinity:
         used = used_cpus(kernel)
         if used is None or "after" not in tally:
             return Landed(proven=False, why="nobody counted the target's processor time")
-        words = f"{used:.2f} CPUs used on {tally['after']:.0f} processors of {tally['before']:.0f}"
+        words = f"{used:.2f} CPUs used on {tally['after']:.0f} of {tally['before']:.0f} processors"
         if tally["busy_threads"] > 1:
             words += f" by {tally['busy_threads']:.0f} busy threads"
         if tally["after"] >= tally["before"]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
+from contextlab.analysis.quantities import num_of
 from contextlab.deeds import Group, Hands, MachineHands
 from contextlab.experiment import Landed, Plane, option
 from contextlab.faults.resources import HOGS, NO_GROUP, amount_of, in_mib, nothing_asked
@@ -71,9 +72,12 @@ class Balloon:
         if tally["burst"]:
             return Landed(proven=True, why=f"{words}, until the kernel killed it for want of memory")
         if num_killed > 0 or num_hits > 0:
-            return Landed(proven=True, why=f"{words}: the limit was hit {num_hits:.0f} times, {num_killed:.0f} killed")
+            return Landed(
+                proven=True, why=f"{words}: the limit was hit {num_of(num_hits, 'times')}, {num_killed:.0f} killed"
+            )
         if self.of == "host" and stalled_s > 0 and num_read > 0:
-            why = f"{words}: {num_read:.0f} pages of the target read from disk again, tasks waited {stalled_s:.1f} s"
+            pages = num_of(num_read, "pages of the target read from disk again")
+            why = f"{words}: {pages}, tasks waited {stalled_s:.1f} s"
             return Landed(proven=True, why=why)
         return Landed(proven=False, why=f"{words}: enough was left, nobody had to wait for memory")
 

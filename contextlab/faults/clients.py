@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from contextlab.analysis.quantities import num_of
 from contextlab.deeds import Call
 from contextlab.experiment import Landed, Plane, option
 
@@ -61,9 +62,11 @@ class Misbehaving(ABC):
         connected = tally.get("connected", 0)
         if not connected:
             tried = tally.get("not_connected", 0)
-            return Landed(proven=False, why=f"none of {tried:.0f} clients got a connection" if tried else "no client")
+            return Landed(
+                proven=False, why=f"none of {num_of(tried, 'clients')} got a connection" if tried else "no client"
+            )
         number, words = self.achieved(tally)
-        return Landed(proven=number > 0, why=f"{connected:.0f} connections, {number:.0f} {words}")
+        return Landed(proven=number > 0, why=f"{num_of(connected, 'connections')}, {num_of(number, words)}")
 
 
 def count(call: Call, name: str, number: float = 1) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
+from contextlab.analysis.quantities import num_of
 from contextlab.deeds import Hands, MachineHands
 from contextlab.experiment import Landed, Plane, option
 from contextlab.faults.resources import HOGS, NO_GROUP, nothing_asked, used_cpus
@@ -171,10 +172,10 @@ class Cpu:
             num_throttled, num_periods = kernel.get("num_throttled", 0.0), kernel.get("num_periods", 0.0)
             return num_throttled > 0, f"throttled in {num_throttled:.0f} of {num_periods:.0f} periods"
         if "stops" in tally:
-            return tally["stops"] > 0, f"stopped {tally['stops']:.0f} times for {tally['stopped_s']:.1f} s"
+            return tally["stops"] > 0, f"stopped {num_of(tally['stops'], 'times')} for {tally['stopped_s']:.1f} s"
         waited_s = kernel.get("cpu_wait_s", 0.0)
         wanted = kernel.get("cpu_s", 0.0) + waited_s
-        how = f"waited {waited_s:.1f} s beside {tally.get('hogs', 0.0):.0f} hogs"
+        how = f"waited {waited_s:.1f} s beside {num_of(tally.get('hogs', 0.0), 'hogs')}"
         return wanted >= ENOUGH_WANT * self.quota * kernel["wall_s"], how
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from contextlab.analysis.quantities import num_of
 from contextlab.deeds import Hands
 from contextlab.experiment import Landed, Plane, option
 from contextlab.faults import killing
@@ -19,6 +20,7 @@ class CrashLoop:
     PLANE: ClassVar[Plane] = Plane.HOST
     SUMMARY: ClassVar[str] = "the server dies again and again, each time shortly after it has come up"
     EXCLUDES: ClassVar[frozenset[str]] = frozenset({"crash-loop", "kill", "pause"})
+    ENDS_PROCESSES: ClassVar[bool] = True
 
     signal: str = killing.signal_option()
     every_s: float = option(2.0, "how long it runs between two deaths", kind="duration", low=0.1, high=600.0, unit="s")
@@ -42,7 +44,9 @@ class CrashLoop:
             times = "ended only once" if deaths else "was not seen to end"
             return Landed(proven=False, why=f"it {times}: a loop takes a fault that lasts for several returns")
         if returns < deaths:
-            return Landed(proven=False, why=f"it ended {deaths:.0f} times, and came back only {returns:.0f} times")
+            return Landed(
+                proven=False, why=f"it ended {deaths:.0f} times, and came back only {num_of(returns, 'times')}"
+            )
         mean_s = tally["down_s"] / returns
         return Landed(proven=True, why=f"it ended {deaths:.0f} times and answered again after {mean_s:.2f} s (mean)")
 

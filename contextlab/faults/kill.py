@@ -19,6 +19,7 @@ class Kill:
     PLANE: ClassVar[Plane] = Plane.HOST
     SUMMARY: ClassVar[str] = "the server dies of a signal and is started again at the same address"
     EXCLUDES: ClassVar[frozenset[str]] = frozenset({"kill", "crash-loop", "pause"})
+    ENDS_PROCESSES: ClassVar[bool] = True
 
     signal: str = killing.signal_option()
     restart: bool = option(True, "start it again, at the latest when the fault is over", kind="bool")

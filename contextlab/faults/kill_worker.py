@@ -21,6 +21,7 @@ class KillWorker:
     PLANE: ClassVar[Plane] = Plane.HOST
     SUMMARY: ClassVar[str] = "one process of the target dies that is not its main one"
     EXCLUDES: ClassVar[frozenset[str]] = frozenset({"kill", "crash-loop"})
+    ENDS_PROCESSES: ClassVar[bool] = True
 
     signal: str = killing.signal_option()
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
+from contextlab.analysis.quantities import num_of
 from contextlab.deeds import Group, Hands, MachineHands
 from contextlab.experiment import Landed, Plane, option
 from contextlab.faults.resources import NO_GROUP, amount_of, in_mib
@@ -96,15 +97,14 @@ class Memory:
         words = f"a limit of {in_mib(tally['limit_bytes'])} to a use of {in_mib(tally['used_bytes'])}"
         num_killed, num_hits = kernel.get("oom_kills", 0.0), kernel.get("memory_limit_hits", 0.0)
         num_read = kernel.get("major_faults", 0.0)
+        pages = num_of(num_read, "pages read from disk again")
         if num_killed > 0:
             return Landed(proven=True, why=f"{words}: the kernel killed {num_killed:.0f} for want of memory")
         if num_hits > 0:
-            return Landed(
-                proven=True, why=f"{words}: hit {num_hits:.0f} times, {num_read:.0f} pages read from disk again"
-            )
+            return Landed(proven=True, why=f"{words}: hit {num_of(num_hits, 'times')}, {pages}")
         if tally["taken_bytes"] > 0 and num_read > 0:
             taken = in_mib(tally["taken_bytes"])
-            return Landed(proven=True, why=f"{words}: {taken} taken, {num_read:.0f} pages read from disk again")
+            return Landed(proven=True, why=f"{words}: {taken} taken, {pages}")
         if tally["elsewhere_bytes"] > 0:
             words += f", of which {in_mib(tally['elsewhere_bytes'])} are charged to another group and stay"
         return Landed(proven=False, why=f"{words}: never hit")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, ClassVar
 
+from contextlab.analysis.quantities import num_of
 from contextlab.experiment import Direction, Landed, Piece, Plane, Stage, option
 
 IP_HEADER_BYTES = 20
@@ -95,8 +96,9 @@ def landing(tally: Mapping[str, float], *proofs: tuple[float | None, str]) -> La
     missing = [what for count, what in kept if count <= 0]
     if missing or not kept:
         why = f"but 0 {' and 0 '.join(missing)}" if missing else "but nobody counted what became of them"
-        return Landed(proven=False, why=f"{seen:.0f} packets passed, {why}")
-    return Landed(proven=True, why=f"{seen:.0f} packets passed: {', '.join(f'{n:.0f} {what}' for n, what in kept)}")
+        return Landed(proven=False, why=f"{num_of(seen, 'packets passed')}, {why}")
+    found = ", ".join(num_of(count, what) for count, what in kept)
+    return Landed(proven=True, why=f"{num_of(seen, 'packets passed')}: {found}")
 
 
 def mean_delay_words(tally: Mapping[str, float]) -> str:

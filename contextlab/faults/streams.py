@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
+from contextlab.analysis.quantities import num_of
 from contextlab.experiment import Close, Direction, Landed, Mark, Piece, Plane, Stage, option
 from contextlab.model import UsageError
 
@@ -78,7 +79,9 @@ class StreamFault:
             at = getattr(self, "at", "")
             place = f"reached at={at}" if at else "gave it anything to act on"
             return Landed(proven=False, why=f"none of the {hit:.0f} requests that it hit {place}")
-        return Landed(proven=True, why=f"hit {hit:.0f} of {seen:.0f} requests, {self.acting} {applied:.0f} times")
+        return Landed(
+            proven=True, why=f"hit {hit:.0f} of {seen:.0f} requests, {self.acting} {num_of(applied, 'times')}"
+        )
 
 
 def direction_option(default: str) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
+from contextlab.analysis.quantities import num_of
 from contextlab.deeds import Hands, TierHands
 from contextlab.experiment import Landed, Plane
 
@@ -40,7 +41,7 @@ def num_keys(hands: TierHands) -> int:
 
 def met(counts: Mapping[str, float], **words: str) -> list[str]:
     """What was met more than 0 times, in words: `3 asks refused`."""
-    return [f"{counts[name]:.0f} {what}" for name, what in words.items() if counts.get(name, 0) > 0]
+    return [num_of(counts[name], what) for name, what in words.items() if counts.get(name, 0) > 0]
 
 
 def landing(found: list[str], otherwise: str) -> Landed:

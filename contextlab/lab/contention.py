@@ -80,7 +80,8 @@ def pressure(before: Busy, after: Busy) -> float | None:
     """Share of the time between two looks in which something that could have run waited for a CPU (PSI, `some`)."""
     if before.stalled_us is None or after.stalled_us is None or after.at_s <= before.at_s:
         return None
-    return (after.stalled_us - before.stalled_us) / 1e6 / (after.at_s - before.at_s)
+    share = (after.stalled_us - before.stalled_us) / 1e6 / (after.at_s - before.at_s)
+    return min(share, 1.0)  # the kernel brings its total up to date at moments of its own
 
 
 def calm(wait_s: float) -> tuple[bool, float]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 
 from contextlab import registry
 from contextlab.analysis.concluding import conclude, finding_of, judge
@@ -96,6 +97,9 @@ class Lab:
     `listener` sees every line of the record as it is written, and "progress" lines that are not recorded.
     """
 
+    NOUN: ClassVar[str] = "probe"
+    """What the run is made of, in words."""
+
     def __init__(
         self,
         spec: TargetSpec,
@@ -143,7 +147,8 @@ class Lab:
                 if not self.findings:
                     self._end({error.exit_code: error.message})
                     raise
-                self._journal.append("note", text=f"the run ended early: {error.message}\n{error.next_step}".strip())
+                then = f"; next: {error.next_step}" if error.next_step else ""
+                self._journal.append("note", text=f"the run ended early: {error.message}{then}")
                 return self._end({error.exit_code: error.message})
             except Exception as error:  # ours: the record must not look as if the tool had been killed
                 self._end({INTERNAL_ERROR: f"internal error: {type(error).__name__}: {error}"})
@@ -179,7 +184,7 @@ class Lab:
         )
 
     def _end(self, reasons: Mapping[int, str]) -> int:
-        verdict, code, every = conclude(self.findings, reasons)
+        verdict, code, every = conclude(self.findings, reasons, self.NOUN)
         return self._last_line(verdict, code, every)
 
     def _last_line(self, verdict: Verdict, code: int, reasons: Sequence[tuple[int, str]]) -> int:
@@ -299,17 +304,7 @@ class Lab:
             except StopIteration:
                 break
             except Exception as error:  # as with a judge: what could not be planned is unknown, and the run goes on
-                why = f"the plan failed: {type(error).__name__}: {error}"
-                self._found(
-                    Finding(
-                        scenario=scenario.name,
-                        probe="plan",
-                        outcome=Outcome.UNKNOWN,
-                        verdict=self.options.policy.verdict(Outcome.UNKNOWN, frozenset()),
-                        layer=Layer.ENGINE,
-                        why=why,
-                    )
-                )
+                self._plan_failed(scenario.name, error)
                 break
             seen = None
             tired = [outcome for outcome, times in repeats.items() if times >= self.options.max_repeats]
@@ -421,6 +416,18 @@ class Lab:
                 for name, value in line["measured"].items()
             },
             client_note=str((run.last("cannot") or {}).get("message", "")),
+        )
+
+    def _plan_failed(self, scenario: str, error: Exception) -> None:
+        self._found(
+            Finding(
+                scenario=scenario,
+                probe="plan",
+                outcome=Outcome.UNKNOWN,
+                verdict=self.options.policy.verdict(Outcome.UNKNOWN, frozenset()),
+                layer=Layer.ENGINE,
+                why=f"the plan failed: {type(error).__name__}: {error}",
+            )
         )
 
     def _found(self, finding: Finding) -> None:

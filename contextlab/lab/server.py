@@ -10,15 +10,21 @@ from __future__ import annotations
 import http.client
 import re
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
 
+import msgspec
+
+from contextlab import registry
+from contextlab.lab.journal import plain
 from contextlab.lab.process import KeptProcess, default_memory_limit_bytes
-from contextlab.model import ProcessEnd, ServerCommand, UnableError, UsageError
+from contextlab.model import ProcessEnd, ServerCommand, TargetSpec, UnableError, UsageError
 from contextlab.targets.servers import PORT_VARIABLE
 
 READY = re.compile(r"READY +(http\S+)[ \t]*\r?\n")
@@ -26,6 +32,22 @@ READY = re.compile(r"READY +(http\S+)[ \t]*\r?\n")
 POLL_S = 0.05
 CONNECT_TIMEOUT_S = 2.0
 PROGRESS_EVERY_S = 1.0
+
+
+def serving_command(spec: TargetSpec) -> ServerCommand | None:
+    """How a target is started as a server: its own, or ours in front of one that lives inside a process; None for a
+    target that runs already."""
+    if not registry.runs_in_child(spec):
+        return registry.server_command(spec)
+    words = msgspec.json.encode(plain(spec)).decode()
+    return ServerCommand(argv=(sys.executable, "-m", "contextlab.lab.chaos.host", words), ready_timeout_s=300.0)
+
+
+def served_at(spec: TargetSpec, url: str) -> TargetSpec:
+    """The target at its server's address; one that lives inside a process is an HTTP server there."""
+    if registry.runs_in_child(spec):
+        return TargetSpec(name=spec.name, scheme="http", address=url, url=url)
+    return replace(spec, url=url)
 
 
 class ServerEnded(UnableError):
@@ -129,7 +151,7 @@ class OwnedServer:
             if end is not None:
                 raise ServerEnded(
                     end,
-                    f"the server ended before it was ready: {_end_words(end)}\n{self._tail(process)}",
+                    f"the server ended before it was ready: {end_words(end)}\n{self._tail(process)}",
                     f"its whole log is in {self.log}"
                     + ("; it needs more than its memory limit: --memory-limit SIZE" if end.out_of_memory else ""),
                 )
@@ -167,7 +189,8 @@ def silence(url: str) -> str:
     return ""
 
 
-def _end_words(end: ProcessEnd) -> str:
+def end_words(end: ProcessEnd) -> str:
+    """`signal SIGSEGV`, `exit code 1, out of memory`."""
     words = f"signal {end.signal}" if end.signal else f"exit code {end.exit_code}"
     return f"{words}, out of memory" if end.out_of_memory else words
 

@@ -49,7 +49,7 @@ def server(spec: TargetSpec) -> ServerCommand:
         close = " or ".join(get_close_matches(name, NAMES))
         raise UsageError(
             f"fake={name!r}: there is no such fake",
-            (f"Did you mean {close}? " if close else "") + f"The fakes are {', '.join(NAMES)}.",
+            (f"did you mean {close}? " if close else "") + f"choose from: {', '.join(NAMES)}",
         )
     options = [
         word

@@ -170,7 +170,10 @@ def _as_owner(known: Knowledge, spec: TargetSpec) -> Knowledge:
     if spec.settings.get("kv_unified"):
         pool, source = window, f"one pool for all slots (kv_unified=true, context={asked})"
     else:
-        pool, source = window * slots, f"{slots} slots of their own (context={asked})"
+        pool, source = (
+            window * slots,
+            f"{'1 slot of its own' if slots == 1 else f'{slots} slots of their own'} (context={asked})",
+        )
     limit = Limit(layer=Layer.KV_CACHE, name="KV cells", tokens=pool, source=source)
     limits = replace(known.limits, pool_tokens=pool, declared=(*known.limits.declared, limit))
     return replace(known, limits=limits)

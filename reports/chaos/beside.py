@@ -25,6 +25,8 @@ from contextlab.reports.parts.wording import clean, num, value
 
 MOST_DEEDS = 6
 """So many deeds of a fault are told one by one; more of them are counted."""
+MOST_ELSEWHERE = 1.0
+"""Processors; the tool's own parts beside target and clients take less."""
 _MEMORY_COUNTS = (
     ("memory_limit_hits", "allocation at the limit", "allocations at the limit"),
     ("major_faults", "page read back from disk", "pages read back from disk"),
@@ -196,6 +198,20 @@ def _per_s(readings: Sequence[Reading], name: str) -> float | None:
     return grown / (told[-1][0] - told[0][0])
 
 
+def elsewhere(by_phase: Mapping[Phase, Used]) -> float:
+    """The most processors that were busy with neither the target nor its clients, where that is worth a word; else 0.
+
+    While faults act it may be a fault that is busy: it does not count.
+    """
+    rest = [
+        each.host_cpus - (each.cpus or 0.0) - (each.client_cpus or 0.0)
+        for phase, each in by_phase.items()
+        if each.host_cpus is not None and phase is not Phase.DURING
+    ]
+    most = max(rest, default=0.0)
+    return most if most > MOST_ELSEWHERE else 0.0
+
+
 def kernel(one: Shown) -> dict[str, float]:
     """What the kernel counted while faults acted on the target's host: of several faults the most, for their windows
     may overlap."""
@@ -219,6 +235,9 @@ def _processors(one: Shown) -> Iterator[Fact]:
     whole = [f"{phase} {number(each.host_cpus)}" for phase, each in by_phase.items() if each.host_cpus is not None]
     if whole:
         yield Fact(label="CPU", text=f"and everybody on the machine: {', '.join(whole)}")
+    if most := elsewhere(by_phase):
+        text = f"up to {number(most)} processors were busy with something else: slow answers may be its doing"
+        yield Fact(label="CPU", text=text, verdict=Verdict.UNKNOWN)
     if counted.get("num_throttled"):
         words = f"throttled in {counted['num_throttled']:.0f} of {counted.get('num_periods', 0):.0f} periods"
         yield Fact(label="CPU", text=f"{words}, for {seconds(counted.get('throttled_s', 0.0))} in all")

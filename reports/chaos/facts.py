@@ -153,7 +153,7 @@ def _proof(one: Shown) -> Iterator[Fact]:
         if place < len(arm.evidence):
             yield proof(fault_words(fault), arm.evidence[place])
         else:
-            yield Fact(label="proof", text=f"{fault_words(fault)}: nothing is on record", verdict=Verdict.UNKNOWN)
+            yield Fact(label="proof", text=f"{fault_words(fault)}: no proof is on record", verdict=Verdict.UNKNOWN)
 
 
 def proof(fault: str, found: FaultEvidence) -> Fact:
@@ -240,7 +240,7 @@ def _integrity(one: Shown) -> Iterator[Fact]:
         if odd:
             names = ", ".join(f"{count} {name.name}" for name, count in odd.most_common())
             noticed = ", ".join(f"{who.value} {count}" for who, count in there.noticed.most_common())
-            text = f"{phase}: {there.names[Integrity.INTACT]} of {there.n} intact; {names}"
+            text = f"{phase}: {there.names[Integrity.INTACT]} of {num(there.n, 'request')} intact; {names}"
             yield Fact(label="integrity", text=text + (f"; noticed by: {noticed}" if noticed else ""))
     if uncompared := sum(there.num_uncompared for _, there in _phases(one)):
         yield Fact(label="integrity", text=f"{num(uncompared, 'text')} could not be compared: too many variants")

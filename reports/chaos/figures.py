@@ -247,3 +247,8 @@ def versus(found: Versus | None) -> Figure | None:
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
+
+
+def has_unbegun(one: Shown) -> bool:
+    """Whether a request never became a stream: the share of intact streams is of fewer than there were requests."""
+    return any(there.integrity.total < there.n for phase in one.phases if (there := one.study.measured[phase]))

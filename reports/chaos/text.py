@@ -165,6 +165,8 @@ def _notes(one: Shown, rows: Sequence[Row]) -> Iterator[str]:
         yield f"{INSUFFICIENT}: {needed} requests in a phase"
     if has_endless(rows):
         yield "failed requests count as endless"
+    if chaos_figures.has_unbegun(one):
+        yield "integrity: of the streams that began"
 
 
 def overview(found: Sequence[Shown], width: int) -> list[Text]:

@@ -67,7 +67,7 @@ def _drawn(
 ) -> Drawing:
     top, bottom = float(_TOP), float(_HEIGHT - _BOTTOM)
     values = [0.0, *(value for one in series for _, value in one.points)]
-    y = fitted(values, bottom, top, title=unit)
+    y = fitted(values, bottom, top, title=unit) if any(values) else linear(0, 1, bottom, top, title=unit)
     x = linear(0, length_s, max(34.0, margin(y)), width - 10, words=lambda tick: f"{tick:.6g} s")
     marks: list[Mark] = [
         rect(x.at(start_s), top, x.at(end_s) - x.at(start_s), bottom - top, "window") for start_s, end_s in windows

@@ -265,7 +265,9 @@ def facts(one: Shown) -> list[tuple[str, list[str]]]:
         ("also", _also(result) if not begins.calibrates else []),
         ("equal", [f"{num(equal, 'exact value')} in both arms"] if equal else []),
         ("requests", [_shares(rate) for rate in result.rates if rate.base_total or rate.candidate_total]),
-        ("plan", [f"{plan.blocks} blocks, {reach}{looks}, {paired}", f"intervals {percent(plan.confidence)}"]),
+        ("plan", [f"{plan.blocks} blocks, {paired}", f"effects: of a gate of {plan.blocks} blocks, {reach}{looks}"])
+        if begins.calibrates
+        else ("plan", [f"{plan.blocks} blocks, {reach}{looks}, {paired}", f"intervals {percent(plan.confidence)}"]),
         ("load", [sent, f"prompts of {load.prompt_tokens} tokens, replies of {load.reply_tokens}"] if arms else []),
         ("host", _host(arms, trusted=begins.trusts_host)),
         ("left out", left),

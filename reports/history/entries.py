@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -78,7 +79,7 @@ def _asked(run: Run) -> str:
             skip = not value
         elif word not in _VOLATILE_FLAGS:
             kept.append(word)
-    return " ".join(kept)
+    return shlex.join(kept)
 
 
 def _machine(run: Run) -> str:
@@ -170,7 +171,7 @@ def _pareto(run: Run) -> Iterator[Value]:
             yield Value(scenario="baseline", metric=goal.text, value=median(baseline), unit=goal.unit, better=better)
         if by_setting:
             best = (max if better == "more" else min)(map(median, by_setting.values()))
-            yield Value(scenario="best setting", metric=goal.text, value=best, unit=goal.unit, better=better)
+            yield Value(scenario="best of all settings", metric=goal.text, value=best, unit=goal.unit, better=better)
 
 
 def _gate(run: Run) -> Iterator[Value]:

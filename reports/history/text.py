@@ -224,7 +224,14 @@ def _newest(group: Group, width: int) -> list[Text]:
         for entry in group.entries[-MAX_LISTED:]
     ]
     marks = [Text.assemble("  ", (MARKS[e.verdict], COLOURS[e.verdict])) for e in group.entries[-MAX_LISTED:]]
-    return grid(rows, width, marks=marks)
+    older = _indented(Text(words, "dim"), width) if (words := _older(group)) else []
+    return [*older, *grid(rows, width, marks=marks)]
+
+
+def _older(group: Group) -> str:
+    """`the newest 5 (8 older: --json names them)`; "" where all runs are named."""
+    more = len(group.entries) - MAX_LISTED
+    return f"the newest {MAX_LISTED} ({more} older: --json names them)" if more > 0 else ""
 
 
 # ── one fact a line ──────────────────────────────────────────────────────────────────────────────
@@ -237,6 +244,8 @@ def _plain(found: History) -> Iterator[str]:
         yield f"group: {title(group)}"
         yield f"  machine: {clean(group.machine)}"
         yield f"  runs: {span(group)}: {_counts(group)}"
+        if older := _older(group):
+            yield f"  listed: {older}"
         for entry in group.entries[-MAX_LISTED:]:
             yield f"  run: {MARKS[entry.verdict]} {entry.began_at} {clean(entry.run)}: exit {entry.exit_code}"
         for series in group.series:

@@ -22,7 +22,7 @@ from contextlab.reports.page.top import section as top
 from contextlab.reports.pareto import figures as pareto_figures
 from contextlab.reports.pareto import text as pareto
 from contextlab.reports.parts import grouping, headline, summary
-from contextlab.reports.parts.wording import COUNTED_AS, MARKS, clean, value
+from contextlab.reports.parts.wording import COUNTED_AS, MARKS, clean, num, value
 
 NAMES = ("A", "B")
 MOST_ROWS = 200
@@ -114,7 +114,7 @@ def _failed(run: Run) -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
     for group in grouping.groups(run, Verdict.FAIL):
         key = (str(group.example.outcome), str(group.example.layer))
-        words = f"{group.num_probes} × {clean(group.example.why)}"
+        words = f"{num(group.num_probes, grouping.noun(run))}, such as: {clean(group.example.why)}"
         found[key] = f"{found[key]}; {words}" if key in found else words
     return found
 

@@ -84,7 +84,7 @@ def _experiment(run: Run, one: Shown, place: int, most_points: int) -> dict[str,
         "phases": one.phases,
         "rows": [_row(one, row) for row in rows],
         "ratio": one.against if any(row.ratio is not None for row in rows) else None,
-        "notes": list(_notes(rows)),
+        "notes": list(_notes(one, rows)),
         "facts": [(fact.label, clean(fact.text), fact.verdict) for fact in told],
         "profile": _profile(run, one, place),
     }
@@ -98,7 +98,7 @@ def _row(one: Shown, row: Row) -> dict[str, Any]:
     }
 
 
-def _notes(rows: list[Row]) -> Iterator[str]:
+def _notes(one: Shown, rows: list[Row]) -> Iterator[str]:
     """How the table is to be read."""
     yield "Beneath the numbers stand their 95 % intervals."
     yield "TTFT and e2e count from when a request was due, service from when it was sent."
@@ -106,6 +106,8 @@ def _notes(rows: list[Row]) -> Iterator[str]:
         yield f"“{INSUFFICIENT}”: {needed} requests in a phase."
     if has_endless(rows):
         yield "Failed requests count as endless."
+    if chaos_figures.has_unbegun(one):
+        yield "Integrity is that of the streams that began."
 
 
 def curves(one: Shown, metric: str) -> list[ecdf.Curve]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from contextlab.model import Run
 from contextlab.reports.page.embedding import embedded
 from contextlab.reports.page.section import Section
@@ -44,19 +46,19 @@ def _host(run: Run) -> str:
 
 
 def _amounts(run: Run) -> list[str]:
-    """n: probes, exchanges, samples of each arm, measurements."""
+    """n: probes, exchanges, samples of each arm; of a sweep its measurements, of a gate its blocks."""
     arms: dict[str, int] = {}
-    measurements = 0
+    kinds = Counter(record.get("kind") for record in run.records)
+    probed = summary.command(run) not in ("pareto", "gate")
     for record in run.records:
         if record.get("kind") == "sample":
             arm = clean(str(record.get("arm", "")))
             arms[arm] = arms.get(arm, 0) + 1
-        measurements += record.get("kind") == "measurement"
     exchanges = sum(map(len, run.exchanges.values()))
     return [
-        *([grouping.num_probes(run)] if grouping.verdicts(run) else []),
+        *([grouping.num_probes(run)] if probed and grouping.verdicts(run) else []),
         *([num(exchanges, "exchange")] if exchanges else []),
         *(f"{num(count, 'request')} in the {arm} arm" for arm, count in arms.items()),
-        *([num(measurements, "measurement")] if measurements else []),
+        *(num(kinds[kind], kind) for kind in ("measurement", "block") if kinds[kind]),
         num(len(run.records), "record"),
     ]

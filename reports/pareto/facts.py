@@ -231,7 +231,8 @@ def _failures(one: Shown) -> Iterator[Fact]:
 
 def _drift(one: Shown) -> Iterator[Fact]:
     if one.drift is None:
-        yield Fact(label="drift", text="not told: the run ended before it was worked out")
+        why = "this search does not repeat its baseline" if one.whole else "the run ended before it was worked out"
+        yield Fact(label="drift", text=f"not told: {why}")
         return
     for each in one.drift:
         what = f"{clean(each.objective)} {changed(each.change)} over {num(each.num_repeats, 'repeat')}"
@@ -305,7 +306,9 @@ def _beside(one: Shown) -> Iterator[Fact]:
             count = sum(bool(each) for _, each in values)
             words = f"{clean(name).replace('_', ' ')} holds in {count} of {len(values)}"
             words += f", not in {_several(off)}" if off else ""
-        found.setdefault(label, []).append(words.removeprefix(f"{label} "))
+        if words.lower().startswith(f"{label.lower()} "):
+            words = words[len(label) + 1 :]
+        found.setdefault(label, []).append(words)
     for label in (*(label for label, _ in _PLACES), _OTHER):
         if label in found:
             yield Fact(label=label, text=", ".join(found[label]), verdict=marks.get(label))
@@ -349,7 +352,7 @@ def _windows(one: Shown, name: str) -> str:
                 asked_by.setdefault(pair, {})[settings_words(settings, one.sweep)] = None
     if not known:
         return ""
-    words = clean(name).replace("_", " ")
+    words = clean(name).replace("_", " ").removeprefix("window ")
     if not asked_by:
         return f"{words}: as asked everywhere"
     told = [f"context={asked} gave {real} ({_several(list(named))})" for (asked, real), named in asked_by.items()]

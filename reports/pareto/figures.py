@@ -18,7 +18,7 @@ from contextlab.analysis.axes import config_hash
 from contextlab.analysis.bounds import RATES, SHARES
 from contextlab.analysis.frontier import Direction, Interval, Membership, Standing, Status
 from contextlab.analysis.replies import TIMES
-from contextlab.analysis.sweeps import Concluded, Goal, Measurement, Sweep, conclude, read
+from contextlab.analysis.sweeps import SWEEP, Concluded, Goal, Measurement, Sweep, conclude, read
 from contextlab.analysis.tradeoffs import Slo
 from contextlab.model import ContextlabError, Run, Settings
 from contextlab.reports.chaos.words import NONE, number, percent
@@ -89,7 +89,7 @@ class Drift:
 class Shown:
     """A sweep as far as it came. `rows`: members and undecided ones, then dominated ones, each best first goal first.
 
-    `excluded`: what could not be compared. `drift`: None where the record has none.
+    `excluded`: what could not be compared. `drift`: None where the record has none. `whole`: it came to a conclusion.
     """
 
     concluded: Concluded
@@ -139,7 +139,7 @@ def shown(run: Run) -> tuple[Shown | None, str]:
         told = [record for record in run.records if record.get("kind") == "undecided"]
         drift = _drift(told[-1].get("drift")) if told else None
         undecided = _open(told[-1].get("undecided")) if told else _untold(concluded)
-        return of(concluded, undecided, drift, whole=run.end is not None), ""
+        return of(concluded, undecided, drift, whole=any(one.scenario == SWEEP for one in run.findings)), ""
     except (msgspec.ValidationError, KeyError, TypeError, ValueError, ContextlabError) as error:
         return None, f"the record of the sweep is damaged: {error}"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from contextlab.model import Finding, Layer, Outcome, Run, Verdict
 from contextlab.reports.parts.wording import num
 
-_NUMBERS = re.compile(r"\d+(?:\.\d+)?")
+_NUMBERS = re.compile(r"\d+(?:\.\d+)?(?: tokens?)?")
 
 MEASURED = "measured_tokens"
 """Evidence of the finding that a whole search was made for: the largest prompt accepted and read."""

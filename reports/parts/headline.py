@@ -123,11 +123,15 @@ def _sweep(run: Run, found: str, so_far: str) -> str:
 
 
 def _under(run: Run, wanted: Verdict) -> str:
-    """`under loss 15%, loss 20%`: the faults, or loads, of the experiments with that verdict; "" if there are none."""
+    """`under loss 15%, loss 20%`: the faults, or loads, of the experiments with that verdict; "" if there are none.
+
+    One whose disturbance is an extra load is named: its usual load does not tell it from another.
+    """
     verdicts, said = grouping.verdicts(run), []
     for place, (experiment, path) in summary.experiments(run).items():
         if verdicts.get(place) is wanted:
-            words = [fault_words(fault, 1) for fault in experiment.faults] or [load_words(experiment.load)]
+            load = load_words(experiment.load) if experiment.extra is None else clean("/".join(place))
+            words = [fault_words(fault, 1) for fault in experiment.faults] or [load]
             said.append(" with ".join(words) + (f" ({EMULATED})" if is_emulated(path) else ""))
     return f"under {listed(list(dict.fromkeys(said)), MAX_NAMED)}" if said else ""
 

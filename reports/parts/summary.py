@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from contextlab.experiment import Experiment
-from contextlab.model import Layer, Limit, Run, Verdict
+from contextlab.model import Layer, Limit, Run, UnableError, Verdict
 from contextlab.reports.parts import grouping
 from contextlab.reports.parts.wording import COUNTED_AS, clean, listed, num, value
 
@@ -36,12 +36,13 @@ def command(run: Run) -> str:
 
 
 def verdict(run: Run) -> Verdict:
-    """The run's own verdict; UNKNOWN where it came to none."""
+    """The run's own verdict; UNKNOWN where it came to none, or did not come to its end and had found nothing bad."""
     stated = (run.end or {}).get("verdict")
     try:
-        return Verdict(stated)
+        found = Verdict(stated)
     except ValueError:
         return Verdict.UNKNOWN
+    return Verdict.UNKNOWN if found is Verdict.PASS and exit_status(run)["code"] not in (0, None) else found
 
 
 def exit_status(run: Run) -> dict[str, Any]:
@@ -238,7 +239,7 @@ def next_command(run: Run) -> list[str]:
         return _next_sweep(run)
     if command(run) == "gate":
         return _next_gate(run)
-    if command(run) == "chaos" and verdict(run) is not Verdict.PASS and (again := command_line(run)):
+    if command(run) == "chaos" and verdict(run) is not Verdict.PASS and (again := _again(run)):
         return again
     for wanted in (Verdict.FAIL, Verdict.UNKNOWN):
         for group in grouping.groups(run, wanted):
@@ -247,47 +248,55 @@ def next_command(run: Run) -> list[str]:
                     "contextlab", "replay", run.path, "--probe", _unique(run, group.example.probe, group)
                 )
     if run.end is None or exit_status(run)["code"] in INTERRUPT_CODES or not run.findings:
-        return command_line(run) or shell_words("contextlab", command(run), target(run) or "--help")
+        return _again(run) or shell_words("contextlab", command(run), target(run) or "--help")
     return shell_words("contextlab", "report", run.path, "--as", "json")
 
 
 def _next_sweep(run: Run) -> list[str]:
     """Go on with a sweep that was cut or left something undecided; measure again where nothing could be used."""
+    from contextlab.analysis.sweeps import GIVEN_UP
     from contextlab.reports.pareto import text as pareto
 
     argv = [str(word) for word in run.header.get("argv") or ()]
-    cut = run.end is None or exit_status(run)["code"] in INTERRUPT_CODES
+    given_up = any(one.probe == GIVEN_UP for one in run.findings)
+    cut = run.end is None or exit_status(run)["code"] in (*INTERRUPT_CODES, UnableError.exit_code) or given_up
     if argv and pareto.is_whole(run) and not cut:
         return shell_words("contextlab", "report", run.path, "--as", "json")
     if not argv or not pareto.is_begun(run):
-        return command_line(run) or shell_words("contextlab", command(run), target(run) or "--help")
+        return _again(run) or shell_words("contextlab", command(run), target(run) or "--help")
     return command_line(replace(run, header={**run.header, "argv": pareto.going_on(argv, run, cut=cut)}))
 
 
 def _next_gate(run: Run) -> list[str]:
-    """Go on with a gate that was cut; repeat one that could not tell; read one that could."""
+    """Go on with a gate that was cut; repeat one that could not tell; read one that could.
+
+    What two stored records do not tell they never will: both are measured side by side instead.
+    """
     from contextlab.reports.gate import facts
 
     argv = [str(word) for word in run.header.get("argv") or ()]
     cut = run.end is None or exit_status(run)["code"] in INTERRUPT_CODES
     if cut and argv and "--resume" not in argv:
         return command_line(replace(run, header={**run.header, "argv": [*argv, "--resume", run.path]}))
-    if argv and (cut or exit_status(run)["code"] in (3, 4, 5)):
-        return command_line(replace(run, header={**run.header, "argv": _without_output(argv)}))
     stored, _ = facts.shown(run)
+    if stored is not None and (begins := stored.stored.begins).stored and exit_status(run)["code"] in (3, 5):
+        return shell_words("contextlab", "gate", "run", "--base", begins.base, "--candidate", begins.candidate)
+    if argv and (cut or exit_status(run)["code"] in (3, 4, 5)):
+        return _again(run)
     if exit_status(run)["code"] == 0 and stored is not None and not stored.stored.begins.stored:
         return shell_words("contextlab", "gate", "accept", run.path, "--reason", "TEXT")
     return shell_words("contextlab", "report", run.path, "--as", "json")
 
 
-def _without_output(argv: list[str]) -> list[str]:
-    """The words of a command that is to be repeated in a folder of its own."""
+def _again(run: Run) -> list[str]:
+    """The command line of a run, to be repeated in a folder of its own: that of the run is there already."""
+    argv = [str(word) for word in run.header.get("argv") or ()]
     kept = []
     for place, word in enumerate(argv):
         after = argv[place - 1] if place else ""
         if word not in ("-o", "--output") and after not in ("-o", "--output") and not word.startswith("--output="):
             kept.append(word)
-    return kept
+    return command_line(replace(run, header={**run.header, "argv": kept}))
 
 
 def _unique(run: Run, probe: str, group: grouping.Group) -> str:

@@ -35,6 +35,7 @@ def plan(known: Knowledge, asked: Asked, rng: Random) -> ChaosPlan:
     words = int(WINDOW_SHARE * window / max(1.0, known.tokens_per_word))
     reading_s = WINDOW_SHARE * window / (known.prefill_tokens_per_s or USUAL_PREFILL_PER_S)
     brief_s = min(BRIEF_S, length_s)
+    answering_s = reply_tokens / known.decode_tokens_per_s if known.decode_tokens_per_s else brief_s
     neighbour = replace(load, arrivals=Arrivals(pace=Pace.CLOSED, concurrency=1))
     ways: dict[str, tuple[str, float, dict[str, Value]]] = {
         "stream": ("abort", length_s, {"reply_tokens": reply_tokens}),
@@ -52,7 +53,12 @@ def plan(known: Knowledge, asked: Asked, rng: Random) -> ChaosPlan:
         "no-stream": (
             "abort",
             brief_s,
-            {"clients": 1, "stream": False, "wait_s": round(brief_s / 2, 3), "reply_tokens": reply_tokens},
+            {
+                "clients": 1,
+                "stream": False,
+                "wait_s": round(min(answering_s, brief_s) / 2, 3),
+                "reply_tokens": reply_tokens,
+            },
         ),
     }
     for name, (fault, lasts_s, options) in ways.items():

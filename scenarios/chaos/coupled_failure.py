@@ -76,7 +76,8 @@ def judge(experiment: Experiment, trial: Trial) -> Iterable[Judgement]:
         "foretold_utilisation": round(model.utilisation, 3),
         "thresholds_crossed": "; ".join(model.crossed),
     }
-    words = f"p90 of TTFT is {longer_s:.2f} s longer (at most {allowance_s:.2f} s is no harm)"
+    change = f"{abs(longer_s):.2f} s {'longer' if longer_s >= 0 else 'shorter'}"
+    words = f"p90 of TTFT is {change} (at most {allowance_s:.2f} s longer is no harm)"
     crossed = f"{len(model.crossed)} of 3 thresholds crossed" + "".join(f"; {one}" for one in model.crossed)
     if degrades is model.degrades:
         state = "it degrades" if degrades else "it does not degrade"

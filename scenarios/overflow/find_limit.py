@@ -36,7 +36,10 @@ MAX_INSIDE_TOKENS = 2048
 
 
 def plan(known: Knowledge, rng: Random) -> Plan:
-    """A control, the declared edge from both sides, a bisection where it is elsewhere, and the edge once more."""
+    """A control, the declared edge from both sides, a bisection where it is elsewhere, and the edge once more.
+
+    Where nothing is seen, the edge is foreseen where it is declared.
+    """
     window, seed, api = known.limits.context_tokens, rng.randrange(1 << 30), usual_api(known)
     control_tokens = min(CONTROL_TOKENS, (window or CONTROL_TOKENS) * 5 // 8)
 
@@ -51,9 +54,9 @@ def plan(known: Knowledge, rng: Random) -> Plan:
         return Probe(name=name, requests=requests, allowed=allowed, neighbour=False, about=about)
 
     seen = yield probe_at(control_tokens, f"control-{control_tokens}", "control", PLACES, {}, allowed=FITS)
-    if seen is None or not seen.exchanges or any(exchange.failure for exchange in seen.exchanges):
+    if seen is not None and (not seen.exchanges or any(exchange.failure for exchange in seen.exchanges)):
         return  # not even that was answered: there is no edge to look for
-    control = about_control(recalled(seen.exchanges))
+    control = about_control(recalled(seen.exchanges if seen else ()))
     low, high = control_tokens, None
     most = min(MAX_PROMPT_TOKENS, 4 * window) if window else MAX_PROMPT_TOKENS
     if window is None and "tasks" in known.powers:
@@ -69,7 +72,8 @@ def plan(known: Knowledge, rng: Random) -> Plan:
         if reading is not None and reading.evidence.get("tokens_past"):
             high = size
             break  # it answers however far one goes past the model's positions: there is no edge to look for
-        if reading is not None and reading.outcome in FITS:
+        foreseen = seen is None and window is not None and size < window
+        if foreseen or (reading is not None and reading.outcome in FITS):
             low = size
         else:
             high = size
@@ -119,7 +123,9 @@ def judge(probe: Probe, seen: Observation) -> Iterable[Judgement]:
         why = f"the target declares a window of {window} tokens, but prompts are read only up to {measured}"
         yield replace(judged, outcome=Outcome.REJECTED, why=why, evidence=numbers)
     else:
-        why = f"the largest prompt that was read has {measured} tokens, as a window of {window} promises; {judged.why}"
+        more = measured > window + slack_tokens(seen.knowledge)
+        beside = f"more than the declared window of {window}" if more else f"as a window of {window} promises"
+        why = f"the largest prompt that was read has {measured} tokens, {beside}; {judged.why}"
         yield replace(judged, outcome=Outcome.OK, why=why, evidence=numbers)
 
 

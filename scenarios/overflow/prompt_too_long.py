@@ -20,14 +20,16 @@ def plan(known: Knowledge, rng: Random) -> Plan:
     edges = {"fits": window - 1 - slack, "full": window + slack, "one-over": window + 1 + slack, "twice": 2 * window}
     for api in (api for api in Api if api in known.powers):
         about: dict[str, int | float | str] = {}
+        told = False
         for stream in (False, True):
             way = f"{api}-{'stream' if stream else 'whole'}"
-            if not about:
+            if not told:
                 asks = tuple(
                     marked(f"ask:{ask}", window * 5 // 8, ask, seed=seed, api=api, stream=stream) for ask in PLACES
                 )
                 seen = yield Probe(name=f"{way}-control", requests=asks, allowed=FITS, neighbour=False)
                 about = dict(about_control(recalled(seen.exchanges if seen else ())))
+                told = seen is None or bool(about)
             for label, size in edges.items():
                 fits = size < window
                 asks = tuple(

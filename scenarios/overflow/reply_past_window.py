@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
-from contextlab.analysis.exchanges import answered, completion_tokens
+from contextlab.analysis.exchanges import answered, completion_tokens, in_tokens
 from contextlab.analysis.judging import ENDLESS_WINDOWS, read, shift
 from contextlab.analysis.prompts import marked, usual_api
 from contextlab.model import Judgement, Knowledge, Observation, Outcome, Plan, Probe, Request, Scenario
@@ -50,7 +50,9 @@ def judge(probe: Probe, seen: Observation) -> Iterable[Judgement]:
     for exchange in seen.exchanges:
         judged = read(exchange, seen.knowledge, log_lines=seen.log_lines)
         if judged.outcome is Outcome.OK and answered(exchange) and completion_tokens(exchange) < ROOM_TOKENS - 1:
-            why = f"the model ended its reply after {completion_tokens(exchange)} tokens, before the window was full"
+            why = (
+                f"the model ended its reply after {in_tokens(completion_tokens(exchange))}, before the window was full"
+            )
             yield Judgement(outcome=Outcome.UNKNOWN, why=why, evidence=judged.evidence)
             continue
         slid = shift(exchange, seen.knowledge, log_lines=seen.log_lines)

@@ -66,3 +66,8 @@ def test_the_summary_names_what_stops_a_run() -> None:
     assert summary(bad) == "a run cannot be made: records, open; 1 warning"
     assert exit_code(bad) == 4
     assert exit_code([check(Grade.SKIP)]) == 0
+
+
+def test_a_quota_that_ran_out_once_is_told_in_the_singular() -> None:
+    [one] = [one for one in noise_checks(replace(QUIET, throttled=1)) if one.name == "throttling"]
+    assert one.detail.endswith("ran out 1 time")

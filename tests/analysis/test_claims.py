@@ -48,6 +48,13 @@ def test_what_cannot_be_told_leaves_the_claim_open(name: str) -> None:
     assert not_truncated(asked({100: "OK"}, {257: name}, {512: "REJECTED"}), KNOWN).holds is None
 
 
+def test_one_of_one_is_said_as_people_say_it() -> None:
+    assert not_truncated(asked({257: "SHIFTED"}), KNOWN).why.startswith("1 of 1 probe lost")
+    assert refuses(asked({257: "CRASHED"}), KNOWN).why == "1 of 1 prompt longer than the window was not refused clearly"
+    two = refuses(asked({257: "CRASHED"}, {300: "OK"}), KNOWN)
+    assert two.why == "2 of 2 prompts longer than the window were not refused clearly"
+
+
 def test_a_loss_outranks_what_could_not_be_told() -> None:
     assert not_truncated(asked({257: "CRASHED"}, {512: "TRUNCATED_TAIL"}), KNOWN).holds is False
 

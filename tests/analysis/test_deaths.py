@@ -73,6 +73,8 @@ def test_every_stream_that_was_open_has_a_name_and_none_is_an_answer() -> None:
     assert (found.hanging, found.mistaken, found.in_time) == (0, 0, 0)
     assert found.words == "4 requests were under way: 2 RESET, 1 CUT, 1 HTTP_ERROR; it answered again after 700ms"
     assert found.evidence["ready_s"] == 0.7
+    slow = replace(found, death=replace(found.death, ready_s=2.221724))
+    assert slow.words.endswith("; it answered again after 2.22s")
     assert found.evidence["seen_reset"] == found.evidence["transport_reset"] == 2
     assert list(judge_deaths(trial(*samples))) == []
 

@@ -32,6 +32,12 @@ def test_each_kind_is_told_once_with_its_place_and_the_worst_first() -> None:
     assert found.verdict is Verdict.FAIL
 
 
+def test_an_input_over_the_batch_is_not_sent_to_a_larger_window() -> None:
+    [one] = diagnose(["input is too large to process. increase the physical batch size"]).sightings
+    assert "--ubatch-size" in one.remedy
+    assert "--ctx-size" not in one.remedy
+
+
 def test_nothing_known_is_not_a_pass() -> None:
     assert diagnose(["started", "listening"]).verdict is Verdict.UNKNOWN
     assert diagnose([]).verdict is Verdict.UNKNOWN

@@ -91,3 +91,16 @@ def test_without_counts_and_without_a_code_nothing_is_known() -> None:
     """A long answer to an over-long prompt is no proof that the prompt was read."""
     silent = [replace(one, usage=None) for one in asked("", read=600)]
     assert judge_reading(WEAK, silent, KNOWN).outcome is Outcome.UNKNOWN
+
+
+def test_one_token_is_told_in_the_singular() -> None:
+    [short] = asked("", read=400, sent=400)[:1]
+    short = replace(short, usage=Usage(prompt_tokens=400, completion_tokens=1))
+    assert judge_reading(PROBE, [short], KNOWN).why.startswith("answered: 1 token, finish_reason ")
+
+
+def test_a_prompt_that_nobody_counted_leaves_no_question_mark() -> None:
+    exchanges = [replace(one, prompt_tokens=None) for one in asked("HEAD MIDDLE TAIL", read=400)]
+    why = judge_reading(PROBE, exchanges, KNOWN).why
+    assert "it says it read 400 tokens" in why
+    assert "?" not in why

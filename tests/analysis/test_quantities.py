@@ -65,3 +65,9 @@ def test_no_text_raises_anything_but_a_rule(kind: str, text: str) -> None:
         return
     assert math.isfinite(value)
     assert value >= 0
+
+
+def test_a_count_and_its_noun() -> None:
+    shown = [quantities.num_of(count, "replies cut, so many") for count in (0, 0.6, 1.0, 2)]
+    assert shown == ["0 replies cut, so many", "1 reply cut, so many", "1 reply cut, so many", "2 replies cut, so many"]
+    assert quantities.num_of(1, "times") == "1 time"

@@ -120,6 +120,15 @@ def test_what_was_never_measured_is_said() -> None:
     assert "never measured" in last.why
 
 
+def test_what_the_budget_leaves_is_counted_as_people_count() -> None:
+    for budget, leaves in ((8.0, "leaves 1 evaluation"), (10.0, "leaves 2 evaluations")):
+        race = Race([{"x": 1}, {"x": 2}], (GOODPUT, TTFT), budget=budget, expected_cost=1.0)
+        for block, settings in enumerate(race.configs * 3):
+            race.tell([Result(settings=settings, block=block, values=(1.0 + block % 3, 1.0), cost=1.5)])
+        race.ask()
+        assert {one.why.rpartition("budget ")[2] for one in race.why_undecided() if "budget" in one.why} == {leaves}
+
+
 def test_a_setting_that_dies_is_not_tried_again_and_the_race_goes_on() -> None:
     race, crashes = race_on(budget=25), Counter[str]()
     while tasks := race.ask():
@@ -163,8 +172,9 @@ def test_servers_are_started_rarely() -> None:
 
 def test_what_cannot_be_meant() -> None:
     with pytest.raises(UsageError, match="one round of 5 settings") as small:
-        race_on(budget=30, expected_cost=10.0)
-    assert "larger budget" in small.value.next_step
+        race_on(budget=30, expected_cost=10.0, unit=" s")
+    assert small.value.message == "budget=30 s: one round of 5 settings and the baseline takes about 60 s"
+    assert "larger budget, at least 60 s" in small.value.next_step
     with pytest.raises(UsageError, match="no setting"):
         Race((), (GOODPUT, TTFT), budget=10)
     with pytest.raises(UsageError, match="repeats=1"):

@@ -50,6 +50,8 @@ def test_a_remedy_is_found_whatever_is_known(
     [
         ("llama-server", Outcome.NEIGHBOUR_ABORTED, {}, ["--no-kv-unified", "-c ", "--parallel", "kv_unified=false"]),
         ("llama-server", Outcome.SHIFTED, {}, ["--context-shift"]),
+        ("llama-server", Outcome.REJECTED, {"signature": "llama-prompt-too-long"}, ["-c (--ctx-size)"]),
+        ("llama-server", Outcome.REJECTED, {"signature": "llama-batch-too-small"}, ["--ubatch-size", "--batch-size"]),
         ("llama-server", Outcome.RUNAWAY, {}, ["--predict", "max_tokens"]),
         ("llama-server", Outcome.CRASHED, {"evidence": {"out_of_memory": True}}, ["--ctx-size", "--cache-type-k"]),
         ("llama-server", Outcome.CUT, {"layer": Layer.KV_CACHE}, ["--no-kv-unified"]),

@@ -136,6 +136,8 @@ def test_damaged_streams_are_counted_by_name_and_by_who_notices() -> None:
     assert "MISSING" in damaged.why
     assert damaged.evidence["noticed_by_nobody"] == damaged.evidence["damaged_events_missing"]
     assert damaged.evidence["noticed_by_transport"] == damaged.evidence["damaged_reset"]
+    [one] = [found for found in judge_trial(trial(during(reset, every=1000))) if found.outcome is DAMAGED]
+    assert " streams was damaged during the faults: 1 RESET" in one.why
 
 
 def test_wrong_text_is_damage_also_where_the_hypothesis_does_not_speak_of_integrity() -> None:
@@ -216,6 +218,17 @@ def test_a_bound_that_never_holds_in_short_windows_says_nothing_of_recovery() ->
     assert outcomes(found) == [OK]
     strict = study(trial(noisy, experiment=experiment("max ttft < 80ms after")))
     assert "max ttft < 80ms after" not in [bound.text for bound in strict.recovery_bounds]
+
+
+def test_what_is_as_slow_at_that_time_without_any_fault_is_not_lost_by_the_faults() -> None:
+    slow = changed(steady(seed=2), 20.0, 30.0, lambda one: late(one, 0.3))  # the schedule is dense there
+    same = study(found := trial(slow, control=arm("control", slow)))
+    assert outcomes(judge_trial(found)) == [OK]
+    assert [bound.text for bound in same.recovery_bounds][-1] == "p90 ttft < 2x control after"
+    slower = changed(steady(seed=2), 20.0, 30.0, lambda one: late(one, 2.0))
+    assert outcomes(judge_trial(trial(slower, control=arm("control", slow)))) == [LOST]
+    elsewhere = changed(steady(seed=2), 10.0, 20.0, lambda one: late(one, 0.3))
+    assert outcomes(judge_trial(trial(slow, control=arm("control", elsewhere)))) == [LOST]
 
 
 def test_too_short_a_time_after_the_fault_cannot_show_recovery() -> None:

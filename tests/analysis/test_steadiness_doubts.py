@@ -126,6 +126,7 @@ def test_one_unproven_fault_of_several_is_unknown_beside_the_others() -> None:
         (healthy(lateness_s=(0.001, 0.01, 0.0201, 0.03)), "sent 20.1ms late (p99; at most 20ms)"),
         (healthy(cpu_s=27.6), "took 92% of a core"),
         (healthy(loop_lag_s=(0.001, 0.01, 0.06, 0.1)), "woke 60ms late"),
+        (healthy(cpu_s=27.6, loop_lag_s=(0.001, 0.01, 0.06, 0.1)), "(and 1 more sign)"),
     ],
 )
 def test_a_client_that_lagged_measured_itself(health: GeneratorHealth, words: str) -> None:

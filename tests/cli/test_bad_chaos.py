@@ -78,6 +78,16 @@ def test_a_dry_run_starts_nothing(tmp_path: Path) -> None:
     [experiment] = ran.document["experiments"]
     assert experiment["faults"][0]["acts_on"] == "packet"
     assert experiment["needs"]
+
+
+@pytest.mark.parametrize(("fault", "says"), [("cut", "faults on the wire"), ("redis-slow", "a cache tier")])
+def test_a_dry_run_knows_that_a_target_behind_tls_cannot_be_read(tmp_path: Path, fault: str, says: str) -> None:
+    words = ("chaos", "https://127.0.0.1:9", "--fault", fault, "--dry-run", "--json")
+    [experiment] = contextlab(*words, cwd=tmp_path).document["experiments"]
+    assert not experiment["possible_here"]
+    assert says in experiment["why_not"]
+    assert "speaks TLS" in experiment["why_not"]
+    assert experiment["next_step"]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -471,6 +471,24 @@ def test_standard_output_is_full(recorded: Path, tmp_path: Path) -> None:
     assert_told(ran, "standard output", "No space left on device")
 
 
+@pytest.mark.parametrize(
+    "words", [("--version",), ("overflow", "fake:rejects", "-s", "find-limit", "--json")], ids=" ".join
+)
+def test_standard_output_is_closed(words: tuple[str, ...], tmp_path: Path) -> None:
+    ran = contextlab(*words, cwd=tmp_path, before=lambda: os.close(1))
+    assert ran.code == 4
+    assert_told(ran, "standard output is closed", "> /dev/null")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_standard_error_and_input_are_closed(tmp_path: Path) -> None:
+    ran = contextlab("overflow", "fake:rejects", "-s", "find-limit", cwd=tmp_path, before=lambda: os.closerange(2, 3))
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("HELD")
+    ran = contextlab("diagnose", "-", cwd=tmp_path, before=lambda: os.close(0))
+    assert_told(ran, "standard input is closed", "name a file")
+
+
 def test_standard_output_that_is_not_unicode(tmp_path: Path) -> None:
     ran = contextlab("scenarios", "show", "find-limit", cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
     assert (ran.code, ran.err) == (0, "")

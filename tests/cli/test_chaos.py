@@ -71,6 +71,7 @@ def test_loss_on_an_idle_link_is_unknown(tmp_path: Path) -> None:
     assert ran.code == 3, ran.out
     assert {finding["outcome"] for finding in ran.document["findings"]} == {"UNKNOWN"}
     assert any("not proven to have landed" in finding["why"] for finding in ran.document["findings"])
+    assert ran.document["exit"]["reason"] == "1 experiment whose outcome could not be told"
     [evidence] = ran.document["experiments"][0]["evidence"]
     assert evidence["landed"] is False
 

@@ -180,6 +180,7 @@ def test_a_setting_that_cannot_be_meant_is_two(tmp_path: Path, config: str, word
         (("run", "--base", FAKE, "--candidate", "fake:cap"), "there is no such fake"),
         (("run", "--base", FAKE, "--candidate", FAKE, "--blocks", "3"), "blocks"),
         (("run", "--base", FAKE, "--candidate", FAKE, "--blocks", "9", "--max-blocks", "8"), "max_blocks=8"),
+        (("run", "--base", FAKE, "--candidate", FAKE, "--max-blocks", "8"), "lower the first, or raise the second"),
         (("run", "--base", FAKE, "--candidate", FAKE, "--load", "warm=3"), "did you mean warmup?"),
         (("run", "--base", "http://192.0.2.1:1", "--candidate", FAKE), "is not this machine"),
         (("accept", "latest"), "Missing option '--reason'"),

@@ -60,6 +60,31 @@ def test_a_process_that_we_did_not_start_needs_the_users_word(tmp_path: Path, fo
     assert psutil.Process(pid).status() != psutil.STATUS_STOPPED
 
 
+@pytest.mark.parametrize("fault", ["kill", "kill-worker", "crash-loop"])
+def test_a_process_that_we_did_not_start_is_not_killed(tmp_path: Path, foreign: tuple[str, int], fault: str) -> None:
+    url, pid = foreign
+    ran = contextlab("chaos", url, "--fault", fault, "--i-own-this", *QUICK, cwd=tmp_path)
+    assert ran.code == 2, ran.err
+    assert "nothing would start it again" in ran.err
+    assert "run:'COMMAND' --at URL" in ran.err
+    assert not (tmp_path / "runs").exists()
+    assert psutil.Process(pid).is_running()
+
+
+def test_a_scenario_that_kills_is_left_out_where_the_server_is_not_ours(
+    tmp_path: Path, foreign: tuple[str, int]
+) -> None:
+    url, pid = foreign
+    words = ("chaos", url, "--scenario", "kill-mid-stream", "--i-own-this")
+    foretold = contextlab(*words, "--dry-run", "--json", cwd=tmp_path)
+    assert {one["possible_here"] for one in foretold.document["experiments"]} == {False}
+    ran = contextlab(*words, *QUICK, cwd=tmp_path)
+    assert ran.code == 5, ran.err
+    assert [one["probe"] for one in ran.document["skipped"]] == ["sigkill", "sigterm"]
+    assert all("nothing would start it again" in one["reason"] for one in ran.document["skipped"])
+    assert psutil.Process(pid).is_running()
+
+
 @pytest.mark.parametrize(("who", "says"), [("init", "1"), ("parent", "ancestor"), ("nobody", "no such process")])
 def test_some_processes_are_never_touched(tmp_path: Path, foreign: tuple[str, int], who: str, says: str) -> None:
     pid = {"init": 1, "parent": os.getpid(), "nobody": 4_194_300}[who]

@@ -189,6 +189,11 @@ def test_it_says_what_is_wrong_as_text_and_as_one_document(
     assert (document["schema"], document["limits"], document["findings"]) == ("contextlab.inspect/1", [], [])
 
 
+def test_one_document_is_printed_and_not_two(folder: Path, inspect: Command) -> None:
+    code, document = inspect.document(str(folder), "--sarif")
+    assert (code, document["next_step"]) == (2, "leave one of them out")
+
+
 def test_a_password_in_a_url_is_not_repeated(inspect: Command) -> None:
     ended, out, err = inspect("http://user:hunter22@127.0.0.1:9", "--json")
     assert ended == 4

@@ -172,6 +172,7 @@ def test_batches_of_a_model_in_a_process(tmp_path: Path) -> None:
     [
         (("fake:caps", "--sweep", "slot=1,2"), ("slot", "slots")),
         (("fake:caps", "--sweep", "slots=1,2", "--budget", "1s"), ("budget",)),
+        (("--sweep", "slots=1,2"), ("no target is named", "such as smollm2\n")),
         (("run:sleep {context}", "--at", "http://127.0.0.1:9", "--sweep", "concurrency=1,2"), ("{context}",)),
     ],
 )

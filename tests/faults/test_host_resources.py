@@ -231,7 +231,7 @@ def test_affinity_pins_and_counts_processors() -> None:
 @pytest.mark.parametrize(
     ("before", "cpu_s", "proven", "words"),
     [
-        (4.0, 10.0, True, "1.00 CPUs used on 1 processors of 4"),
+        (4.0, 10.0, True, "1.00 CPUs used on 1 of 4 processors"),
         (1.0, 9.0, False, "no more before"),
         (4.0, 0.0, False, "idle"),
         (4.0, 15.0, False, "elsewhere"),

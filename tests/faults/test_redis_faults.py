@@ -103,6 +103,12 @@ def test_what_it_does_and_how_long_it_waits(
         ("redis-slow", {}, {"relay_delayed": 4, "redis_asks": 4, "redis_wait_s": 1.6}, "waited 0.4 s for each"),
         ("redis-flushed", {"flushes": 1, "keys_gone": 3}, {}, "3 answers gone"),
         ("redis-restarted", {"restarts": 2, "keys_gone": 0}, {"redis_refused": 5}, "2 restarts, 5 asks refused"),
+        (
+            "redis-restarted",
+            {"restarts": 1, "keys_gone": 1},
+            {"redis_refused": 1},
+            "1 restart, 1 ask refused, 1 answer",
+        ),
         ("redis-full", {}, {"redis_full": 5}, "5 writes refused"),
         ("redis-full", {}, {"server_evicted_keys": 2}, "2 keys evicted"),
     ],

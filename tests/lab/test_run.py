@@ -49,6 +49,7 @@ from contextlab.model import (
     Scenario,
     Skip,
     TargetSpec,
+    UnableError,
     UsageError,
     Verdict,
 )
@@ -388,6 +389,17 @@ def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Labs]:
     assert left == []
 
 
+def test_what_ends_a_run_early_is_one_line_beside_what_was_found(labs: Labs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise UnableError("it is gone", "start it")
+
+    monkeypatch.setattr(Lab, "_recover", gone)
+    code, run = labs("answers", scenario("good"))
+    assert code == 4
+    [note] = [record["text"] for record in run.records if record["kind"] == "note" and "early" in record["text"]]
+    assert note == "the run ended early: it is gone; next: start it"
+
+
 def nested(known: Knowledge, rng: Random) -> Plan:
     seen = yield probe("first")
     assert seen is not None
@@ -600,6 +612,11 @@ CODES = (2, 4, 5, 6, 70, 130, 143)
 def test_the_exit_code(findings: list[Finding], reasons: dict[int, str], verdict: str, codes: list[int]) -> None:
     found, code, every = conclude(findings, reasons)
     assert (found.name, code, [one for one, _ in every]) == (verdict, codes[0], codes)
+
+
+def test_the_exit_says_what_could_not_be_told() -> None:
+    assert conclude([DARK], {})[2] == [(3, "1 probe whose outcome could not be told")]
+    assert conclude([DARK], {}, "experiment")[2] == [(3, "1 experiment whose outcome could not be told")]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

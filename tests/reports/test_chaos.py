@@ -120,7 +120,7 @@ def test_proof_says_what_was_counted_and_on_which_engine() -> None:
     assert lines_of(made("loss"), "proof") == [f"proof: ✓ loss 15%, on the packet link: {words} — landed"]
     assert lines_of(made("null"), "proof")[0].endswith("nothing was asked of it")
     assert lines_of(made("undecided"), "proof")[0].startswith("proof: ? ")
-    assert lines_of(made("killed"), "proof") == ["proof: ? loss 15%: nothing is on record"]
+    assert lines_of(made("killed"), "proof") == ["proof: ? loss 15%: no proof is on record"]
 
 
 def test_emulation_is_named_wherever_the_experiment_is() -> None:
@@ -144,7 +144,8 @@ def test_client_that_lagged_is_not_said_to_have_kept_up() -> None:
 
 def test_integrity_is_told_by_name_and_by_who_notices() -> None:
     [line] = lines_of(made("damaged"), "integrity")[1:]
-    assert re.search(r"during: \d+ of \d+ intact; \d+ CUT, \d+ RESET, \d+ REFUSED, \d+ DUPLICATED; noticed by: ", line)
+    names = r"\d+ CUT, \d+ RESET, \d+ REFUSED, \d+ DUPLICATED"
+    assert re.search(rf"during: \d+ of \d+ requests intact; {names}; noticed by: ", line)
     assert re.search(r"nobody \d+$", line)
 
 
@@ -204,6 +205,16 @@ def test_evidence_that_the_table_shows_is_not_repeated() -> None:
     assert "  evidence: signal SIGSEGV\n" in piped(run)
     assert own(run, evidence) == {"signal": "SIGSEGV"}
     assert own(replace(run, header={"command": "overflow"}), evidence) == evidence
+
+
+def test_processors_that_were_busy_with_something_else_are_worth_a_word() -> None:
+    def used(host_cpus: float | None) -> chaos_beside.Used:
+        return chaos_beside.Used(cpus=0.5, client_cpus=0.1, max_rss_bytes=None, host_cpus=host_cpus)
+
+    quiet = {Phase.CONTROL: used(1.5), Phase.DURING: used(2.0), Phase.AFTER: used(None)}
+    assert chaos_beside.elsewhere(quiet) == 0.0
+    assert chaos_beside.elsewhere({**quiet, Phase.BEFORE: used(1.9)}) == pytest.approx(1.3)
+    assert chaos_beside.elsewhere({}) == 0.0
 
 
 def test_what_is_done_beside_the_wire_is_said_in_sentences() -> None:
@@ -314,6 +325,10 @@ def test_headline_without_a_fault_names_the_load() -> None:
     told = sample.records(what, sample.arm("control", what), sample.arm("fault", what), scenario="pressure")
     run = sample.run([*told], sample.finding("pressure", "pressure"))
     assert headline.sentence(run).startswith(f"{SUBJECT} holds under Poisson 8/s for 12s: ")
+    much = replace(what, extra=Extra(load=what.load, start_s=4.0))
+    told = sample.records(much, sample.arm("control", much), sample.arm("fault", much), scenario="pressure")
+    run = sample.run([*told], sample.finding("pressure", "pressure"))
+    assert headline.sentence(run).startswith(f"{SUBJECT} holds under pressure/pressure: ")
 
 
 def test_next_is_the_same_run_again_unless_it_held() -> None:

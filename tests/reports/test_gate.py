@@ -148,6 +148,14 @@ def test_the_next_step_fits_the_verdict(name: str, words: str) -> None:
     assert words in " ".join(summary.next_command(made(name)))
 
 
+def test_a_calibration_takes_one_look_and_says_of_what_its_effects_are() -> None:
+    plans = [line for line in piped(made("calibrated")).splitlines() if line.startswith("plan: ")]
+    assert plans == [
+        "plan: 10 blocks, side by side, ABBA",
+        "plan: effects: of a gate of 10 blocks, up to 20, 2 looks at 3%",
+    ]
+
+
 def test_what_a_target_says_moves_nothing() -> None:
     for text in (piped(made("hostile")), shown(made("hostile"), 80, NO_COLOR="1")):
         assert not any(char in text for char in "\x1b\x07\u202e")

@@ -58,6 +58,14 @@ def test_reasons_are_counted_in_probes_without_their_numbers_and_the_most_freque
     assert group.example.probe == "b"
 
 
+def test_one_token_is_no_other_reason_than_two() -> None:
+    [group] = grouped(
+        aborted("s", "a", "answered: 1 token"),
+        aborted("s", "b", "answered: 2 tokens"),
+    )
+    assert [reason.num_probes for reason in group.reasons] == [2]
+
+
 def test_words_before_the_same_words_are_no_other_reason() -> None:
     [group] = grouped(aborted("s", "turn-3", f"turn 3: {REFUSED}"), aborted("s", "a", REFUSED))
     assert [(reason.why, reason.num_probes) for reason in group.reasons] == [(REFUSED, 2)]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from contextlab.model import Outcome, Run, Verdict
+from contextlab.reports import json
 from contextlab.reports.parts import headline
 from tests.reports import sample
 
@@ -68,3 +69,15 @@ def test_exit_code_explains_itself_only_where_it_is_the_verdicts_own() -> None:
     also = {"code": 1, "reason": "a finding", "all": [[1, "a finding"], [4, "the server could not be started again"]]}
     run = sample.failing()
     assert not headline.tells_exit(replace(run, end={**(run.end or {}), "exit": also}))
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "word"),
+    [(143, "stopped by SIGTERM", "INTERRUPTED"), (4, "the server could not be started again", "UNKNOWN")],
+)
+def test_a_run_that_did_not_come_to_its_end_has_not_passed(code: int, reason: str, word: str) -> None:
+    run = sample.run(*sample.held().findings, code=code, reason=reason)
+    assert (run.end or {})["verdict"] == "PASS"  # of its findings
+    assert headline.word(run) == word
+    assert json.document(run)["verdict"] == "UNKNOWN"
+    assert "holds" not in headline.sentence(run)

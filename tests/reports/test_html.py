@@ -21,7 +21,7 @@ from contextlab.cli import app
 from contextlab.lab.journal import Journal
 from contextlab.model import Run
 from contextlab.reports import html
-from contextlab.reports.page import embedding, evidence
+from contextlab.reports.page import embedding, evidence, provenance
 from contextlab.reports.page.rendering import rendered
 from contextlab.reports.page.section import Section
 from tests.reports import chaos_sample, gate_sample, html_sample, pareto_sample, sample
@@ -299,6 +299,9 @@ def test_two_runs_stand_side_by_side() -> None:
     assert row is not None
     assert "✗ 1 failed" in row[0]
     assert '<tr><td class="wordy">engine</td><td class="wordy">n_batch</td>' in text
+    counted = re.findall(r"(\d+ probes?), such as: ", text)  # and not `13 × 64 prompt tokens were not read`
+    assert counted
+    assert not re.search(r"\d × \d", text)
 
 
 def test_two_chaos_runs_share_their_experiments() -> None:
@@ -351,3 +354,16 @@ def test_many_requests_are_binned_and_the_page_says_so() -> None:
     text = html.page(html_sample.large(6_000))
     assert "3000 requests are drawn in bins of" in text
     assert "6008 records" in text
+
+
+@pytest.mark.parametrize(
+    ("run", "measured"),
+    [
+        (gate_sample.regressed(), r"\d+ blocks, \d+ records"),
+        (pareto_sample.whole(), r"48 measurements, \d+ records"),
+        (sample.held(), r"5 probes, \d+ records"),
+    ],
+)
+def test_what_was_measured_is_called_by_its_name(run: Run, measured: str) -> None:
+    facts = dict(provenance.section(run).facts["facts"])
+    assert re.fullmatch(measured, facts["measured"])

@@ -186,6 +186,14 @@ def test_readings_are_lines_with_the_faults_behind() -> None:
     assert lines.lines("x", "Processors", "processors", [lines.Series(name="a", points=[(0, 1)])], [], 1.0) is None
 
 
+def test_where_nothing_was_ever_read_but_zero_the_axis_goes_to_one() -> None:
+    chart = lines.lines("x", "Requests", "requests", [lines.Series(name="waiting", points=[(0, 0), (9, 0)])], [], 9.0)
+    assert chart is not None
+    for drawn in (chart.wide, chart.narrow):
+        assert {"0", "1"} <= set(words(drawn))
+        assert not any("e-" in word for word in words(drawn))
+
+
 # ── pareto ───────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -58,6 +58,8 @@ def test_view_shows_what_runs_and_what_was_found() -> None:
 
 def test_view_before_anything_happened() -> None:
     assert view(Progress(), 0.0, 80).plain.splitlines() == ["▸  starting", "   0:00 · 0 probes done"]
+    begins = {"kind": "header", "command": "chaos", "at_s": 0.0}
+    assert view(after(begins), 0.0, 80).plain.splitlines()[1] == "   0:00 · 0 experiments done"
     text = view(after({"kind": "progress", "text": "waiting for llama-server"}), 3.2, 80).plain
     assert text.splitlines()[0] == "▸  waiting for llama-server"
 

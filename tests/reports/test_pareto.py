@@ -15,9 +15,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from contextlab.analysis.frontier import Frontier, Interval, Membership, Point, Standing, Status
-from contextlab.analysis.sweeps import Concluded, Goal, objectives
+from contextlab.analysis.sweeps import GIVEN_UP, SWEEP, Concluded, Goal, objectives
 from contextlab.lab.journal import RECORD, read_run
-from contextlab.model import Run
+from contextlab.model import Finding, Layer, Outcome, Run, Verdict
 from contextlab.reports import terminal
 from contextlab.reports.pareto import facts as pareto_facts
 from contextlab.reports.pareto import figures as pareto_figures
@@ -52,6 +52,11 @@ def made(name: str) -> Run:
     run = getattr(sample, name)()
     assert isinstance(run, Run)
     return run
+
+
+def concluded(probe: str, outcome: Outcome, verdict: Verdict) -> Finding:
+    """A finding of a sweep, as its lab writes it."""
+    return Finding(scenario=SWEEP, probe=probe, outcome=outcome, verdict=verdict, layer=Layer.ENGINE, why="why")
 
 
 def of(name: str) -> Shown:
@@ -157,11 +162,24 @@ def test_failed_requests_are_counted_by_cause() -> None:
 
 
 def test_windows_that_are_not_the_ones_asked_for_are_told() -> None:
-    assert "window tokens: as asked everywhere" in lines_of(made("whole"), "window")[0]
+    assert "window: tokens: as asked everywhere" in lines_of(made("whole"), "window")[0]
     [line] = lines_of(made("decided"), "window")
-    assert line.startswith("window: window tokens: context=512 gave 508 (slots=1 concurrency=1; ")
+    assert line.startswith("window: tokens: context=512 gave 508 (slots=1 concurrency=1; ")
     [line] = lines_of(made("decided"), "Little")
     assert line.startswith("Little: ? littles law holds in 18 of 24, not in ")
+
+
+def test_a_label_is_not_said_twice() -> None:
+    run = made("decided")
+    records = [
+        {**one, "measurement": {**one["measurement"], "facts": {"little_gap": 0.01, "client_cpu_share": 0.02}}}
+        if one["kind"] == "measurement"
+        else one
+        for one in run.records
+    ]
+    said = replace(run, records=tuple(records))
+    assert lines_of(said, "Little") == ["Little: gap 0.01"]
+    assert lines_of(said, "client") == ["client: cpu 2%"]
 
 
 def test_drift_is_marked_where_it_is_one() -> None:
@@ -169,6 +187,9 @@ def test_drift_is_marked_where_it_is_one() -> None:
     assert line.startswith("drift: ? the baseline drifted: tokens_per_s −9.0% (−14.0% to −4.0%) over 3 repeats")
     assert all(line.startswith("drift: ✓ none shown") for line in lines_of(made("whole"), "drift"))
     assert lines_of(made("killed"), "drift") == ["drift: not told: the run ended before it was worked out"]
+    records = tuple(record for record in made("whole").records if record["kind"] != "undecided")
+    searched = replace(made("whole"), records=records, findings=(concluded("frontier", Outcome.OK, Verdict.PASS),))
+    assert lines_of(searched, "drift") == ["drift: not told: this search does not repeat its baseline"]
 
 
 def test_what_is_open_is_told_also_of_a_run_that_could_not_say_it() -> None:
@@ -330,6 +351,11 @@ def test_next_goes_on_where_something_is_open() -> None:
     assert summary.next_command(made("decided")) == ["contextlab", "report", sample.PATH, "--as", "json"]
     for name in ("invalid", "empty", "bare"):
         assert summary.next_command(made(name)) == again
+    kept = replace(made("empty"), header={**sample.HEADER, "argv": ["pareto", "x", "-o", "here", "--json"]})
+    assert summary.next_command(kept) == ["contextlab", "pareto", "x", "--json"]  # that folder is there already
+    host = concluded(GIVEN_UP, Outcome.UNKNOWN, Verdict.UNKNOWN)
+    given_up = replace(made("whole"), findings=(*made("whole").findings, host))
+    assert summary.next_command(given_up) == [*again, "--resume", sample.PATH]  # its budget was not used up
     resumed = replace(made("killed"), header={**sample.HEADER, "argv": ["pareto", "x", "--resume=runs/a", "--json"]})
     assert summary.next_command(resumed) == ["contextlab", "pareto", "x", "--json", "--resume", sample.PATH]
 

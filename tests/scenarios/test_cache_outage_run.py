@@ -11,7 +11,7 @@ import pytest
 from tests.command import contextlab
 from tests.lab.tier.tiers import needs_redis
 
-pytestmark = [pytest.mark.process, pytest.mark.alone, pytest.mark.timeout(200), needs_redis]
+pytestmark = [pytest.mark.process, pytest.mark.calm, pytest.mark.timeout(200), needs_redis]
 
 OPTIONS = ("--scenario", "cache-outage", "--set", "token_delay_s=0.02", "--duration", "12s", "--json")
 

@@ -109,6 +109,7 @@ def test_the_matrix_is_two_faults_by_two_loads() -> None:
     [
         (True, 1.0, Outcome.OK, "it degrades, as foretold"),
         (False, 0.01, Outcome.OK, "it does not degrade, as foretold"),
+        (False, -0.04, Outcome.OK, "p90 of TTFT is 0.04 s shorter"),
         (True, 0.01, Outcome.UNKNOWN, "the model says otherwise"),
         (False, 1.0, Outcome.UNKNOWN, "the model says otherwise"),
         (False, None, Outcome.UNKNOWN, "too few requests"),

@@ -68,6 +68,10 @@ def test_who_does_not_stream_leaves_beside_somebody_who_does() -> None:
     fast = planned("client-aborts", replace(SMALL, prefill_tokens_per_s=1000.0))["prefill"].faults[0]
     assert fast.options["wait_s"] == pytest.approx(0.032)  # a quarter of what 128 tokens take
     assert aborts["stream"].load == aborts["prefill"].load
+    assert aborts["no-stream"].faults[0].options["wait_s"] == pytest.approx(0.5)
+    fast = planned("client-aborts", replace(SMALL, decode_tokens_per_s=640.0))["no-stream"].faults[0]
+    tokens = int(fast.options["reply_tokens"] or 0)
+    assert fast.options["wait_s"] == pytest.approx(tokens / 640 / 2, abs=1e-3)  # half of what its answer takes
 
 
 def test_no_try_of_a_storm_can_succeed() -> None:

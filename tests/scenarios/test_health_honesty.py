@@ -39,7 +39,7 @@ def test_a_process_that_is_not_ours_is_only_overrun() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.alone
+@pytest.mark.calm
 @pytest.mark.timeout(120)
 def test_a_liar_is_named_where_it_lies_and_nowhere_else(tmp_path: Path) -> None:
     """Overrun and killed it is honest; a pause leaves it stuck, and green."""

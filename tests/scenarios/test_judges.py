@@ -11,6 +11,7 @@ from contextlab.model import Exchange, Gauges, Judgement, Observation, Outcome, 
 from contextlab.scenarios.overflow import (
     after_the_storm,
     conversation_growth,
+    find_limit,
     kv_exhaustion,
     reply_past_window,
     token_blowup,
@@ -29,6 +30,23 @@ def judged(scenario: Any, seen: Observation, **about: Any) -> list[Judgement]:
 
 def outcomes(scenario: Any, seen: Observation, **about: Any) -> list[Outcome]:
     return [judgement.outcome for judgement in judged(scenario, seen, **about)]
+
+
+# ── find_limit ──
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [
+        (511, "has 511 tokens, as a window of 512 promises;"),
+        (600, "has 600 tokens, more than the declared window of 512;"),
+    ],
+)
+def test_a_limit_that_is_larger_than_declared_is_no_promise_kept(measured: int, words: str) -> None:
+    about = {"role": "edge", "accepted_tokens": measured, "measured_tokens": measured, "window_tokens": 512}
+    [found] = judged(find_limit, observation(recalling("HEAD", 400, read=400)), **about)
+    assert found.outcome is Outcome.OK
+    assert words in found.why
 
 
 # ── after_the_storm ──

@@ -41,6 +41,16 @@ def test_prompt_too_long_stands_on_both_sides_of_the_edge() -> None:
     assert {f"{way}-{size}" for way in ways for size in ("fits", "full", "one-over", "twice")} < names
 
 
+def test_a_limit_is_foreseen_where_it_is_declared() -> None:
+    names = [probe.name for probe in probes(SCENARIOS["find-limit"], 0)]
+    assert names == ["control-256", "prompt-511", "prompt-512", "edge-511"]
+
+
+def test_a_control_is_foreseen_once_for_each_endpoint() -> None:
+    names = [probe.name for probe in probes(SCENARIOS["prompt-too-long"], 0) if probe.name.endswith("-control")]
+    assert names == ["chat-whole-control", "completions-whole-control"]
+
+
 def test_blowup_texts_are_of_equal_length_in_characters() -> None:
     lengths = set()
     for probe in probes(SCENARIOS["token-blowup"], 0):

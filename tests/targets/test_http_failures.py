@@ -143,6 +143,7 @@ ONE_CHUNK = b"%x\r\n%b\r\n" % (len(CHUNK), CHUNK)
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", False, "transport", "the connection ended in the middle"),
         (b"\x15\x03\x01\x00\x02\x02\x0a", False, "protocol", "the answer is not HTTP"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", False, "protocol", "the answer is not HTTP"),
+        (b"\xff" * 3000, False, "protocol", "the answer is not HTTP"),
     ],
 )
 def test_broken_connections(raw: bytes, reset: bool, where: str, message: str) -> None:
@@ -153,6 +154,7 @@ def test_broken_connections(raw: bytes, reset: bool, where: str, message: str) -
     events = asyncio.run(sent())
     assert failure(events).where == where
     assert failure(events).message.startswith(message)
+    assert len(failure(events).message) < 400
     assert kinds(events)[:-1] == (["opened", "token"] if ONE_CHUNK in raw else ["opened"] if b"200" in raw else [])
 
 

@@ -61,7 +61,8 @@ def _noise(metric: Metric, blocks: Sequence[Block], plan: Plan, alpha: float) ->
         change = math.expm1(one.harm.mean)
         why = f"two arms that are the same differ by {change:+.1%}: the order or a cache tells them apart"
     elif not resolved:
-        why = f"{plan.max_blocks} blocks would find no less than {smallest:.1%}, and the margin is {metric.margin:.0%}"
+        margin = math.expm1(one.margin)
+        why = f"{plan.max_blocks} blocks would find no less than {smallest:.1%}, and the margin is {margin:.0%}"
     return MetricNoise(
         name=metric.name,
         num_blocks=one.num,

@@ -29,13 +29,20 @@ SAME_MEMORY = 0.05
 def likeness(base: Fingerprint, candidate: Fingerprint, tested: Collection[str] = ()) -> Likeness:
     """How they differ. `tested`: parts (`engine`) or facts (`engine.version`, `flags.batch`) that are meant to differ.
 
-    Raises UsageError for a name in `tested` whose part does not exist.
+    Raises UsageError for a name in `tested` that is no part, and no fact that either side has.
     """
     for name in tested:
         if name.partition(".")[0] not in PARTS:
             close = get_close_matches(name, PARTS, n=1)
             hint = f"did you mean {close[0]}? " if close else ""
             raise UsageError(f"tested={name!r}: is no part of a fingerprint", f"{hint}the parts are {', '.join(PARTS)}")
+        part, dot, fact = name.partition(".")
+        known = sorted({*getattr(base, part), *getattr(candidate, part)})
+        if dot and fact not in known:
+            close = get_close_matches(fact, known, n=1)
+            hint = f"did you mean {part}.{close[0]}? " if close else ""
+            facts = f"its facts are {', '.join(known)}" if known else f"nothing of {part} is on record"
+            raise UsageError(f"tested={name!r}: neither side has such a fact of its {part}", f"{hint}{facts}")
     hard: list[str] = []
     soft: list[str] = []
     meant: list[str] = []

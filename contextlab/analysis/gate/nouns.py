@@ -141,7 +141,8 @@ class Plan:
     def __post_init__(self) -> None:
         if not MIN_BLOCKS <= self.blocks <= self.max_blocks:
             message = f"blocks={self.blocks}: must be from {MIN_BLOCKS} to max_blocks={self.max_blocks}"
-            raise UsageError(message, f"{BLOCKS} are usual, and {MAX_BLOCKS} at most")
+            usual = f"blocks={BLOCKS} and max_blocks={MAX_BLOCKS} are usual"
+            raise UsageError(message, f"lower the first, or raise the second; {usual}")
 
     @property
     def alpha(self) -> float:

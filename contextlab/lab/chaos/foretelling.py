@@ -10,7 +10,9 @@ from typing import Any
 from contextlab import registry
 from contextlab.analysis import loads, quantities
 from contextlab.experiment import ChaosScenario, Experiment, Plane
+from contextlab.lab.chaos.path import refuse_tls
 from contextlab.lab.chaos.run import ChaosOptions
+from contextlab.lab.chaos.victims import is_started_here, unkillable
 from contextlab.lab.link.engines import choose_engine
 from contextlab.lab.provenance import without_secrets
 from contextlab.model import Knowledge, Limits, Skip, TargetSpec, UnableError
@@ -46,7 +48,7 @@ def foretold(
     """
     known = Knowledge(flavour="not opened", model="", limits=Limits(context_tokens=512), powers=POWERS)
     rows = [
-        _row(scenario.name, step, chaos, seed)
+        _row(scenario.name, step, spec, chaos, seed)
         for scenario in scenarios
         for step in scenario.plan(known, chaos.asked, Random(f"{seed}:{scenario.name}"))
         if not isinstance(step, Skip)
@@ -73,7 +75,7 @@ def foretold(
     return "\n".join([*lines, "", f"undo        {UNDO}", ""])
 
 
-def _row(scenario: str, experiment: Experiment, chaos: ChaosOptions, seed: int) -> dict[str, Any]:
+def _row(scenario: str, experiment: Experiment, spec: TargetSpec, chaos: ChaosOptions, seed: int) -> dict[str, Any]:
     faults = [registry.make_fault(placed) for placed in experiment.faults]
     engine, why_not, next_step = "direct", "", ""
     wire = [placed for placed, fault in zip(experiment.faults, faults, strict=True) if fault.PLANE.on_wire]
@@ -83,6 +85,13 @@ def _row(scenario: str, experiment: Experiment, chaos: ChaosOptions, seed: int) 
             engine = choose_engine(wire, allow_emulation=chaos.allow_emulation)
         except UnableError as error:
             engine, why_not, next_step = "packet link", error.message, error.next_step
+    has_tier = experiment.tier is not None or any(fault.PLANE is Plane.TIER for fault in faults)
+    if not is_started_here(spec):
+        try:
+            refuse_tls(spec, wire, has_tier=has_tier)
+        except UnableError as error:
+            why_not, next_step = error.message, error.next_step
+        why_not = unkillable(experiment.faults) or why_not
     by_speed = chaos.asked.rate_per_s is None and not experiment.load.arrivals.concurrency
     return {
         "scenario": scenario,

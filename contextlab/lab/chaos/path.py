@@ -5,13 +5,13 @@ clients ─▶ [link process: faults on the wire] ─▶ [cache tier] ─▶ tar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from contextlab import registry
-from contextlab.experiment import Experiment
+from contextlab.experiment import Experiment, Placed
 from contextlab.lab.link.direct import Direct
 from contextlab.lab.link.engines import choose_engine
 from contextlab.lab.link.route import Route
@@ -35,10 +35,7 @@ def opened(
     """The way that an experiment needs, as long as it lasts. Raises UnableError where this machine or this target
     cannot have it."""
     wire = [placed for placed in experiment.faults if registry.plane_of(placed).on_wire]
-    if speaks_tls(spec) and (wire or experiment.tier is not None):
-        what = "faults on the wire need" if wire else "a cache tier needs"
-        message = f"{spec.name}: {what} plain http, this target speaks TLS"
-        raise UnableError(message, "test the server behind its TLS, on its own port")
+    refuse_tls(spec, wire, has_tier=experiment.tier is not None)
     engine = choose_engine(wire, allow_emulation=allow_emulation)
     with ExitStack() as stack:
         upstream, tier = where(spec), None
@@ -51,3 +48,11 @@ def opened(
         else:
             route = stack.enter_context(Direct(upstream))
         yield Way(route=route, tier=tier)
+
+
+def refuse_tls(spec: TargetSpec, wire: Sequence[Placed], *, has_tier: bool) -> None:
+    """Raise UnableError where faults on the wire or a cache tier would have to read what a target says over TLS."""
+    if speaks_tls(spec) and (wire or has_tier):
+        what = "faults on the wire need" if wire else "a cache tier needs"
+        message = f"{spec.name}: {what} plain http, this target speaks TLS"
+        raise UnableError(message, "test the server behind its TLS, on its own port")

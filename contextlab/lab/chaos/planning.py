@@ -19,8 +19,10 @@ from typing import Any
 from contextlab import registry
 from contextlab.analysis import loads
 from contextlab.analysis.bounds import parse_bound, parse_stop
+from contextlab.analysis.caching import ENTRIES, cache
+from contextlab.analysis.popularity import popular_mix
 from contextlab.analysis.quantities import LONGEST_S, quantity
-from contextlab.experiment import Asked, ChaosPlan, ChaosScenario, Mixed, Pace, Placed
+from contextlab.experiment import Asked, ChaosPlan, ChaosScenario, Mixed, Pace, Placed, Plane
 from contextlab.model import Api, Knowledge, Message, Request, UsageError
 
 PLAN_KEYS = (
@@ -318,6 +320,15 @@ def chosen(written: Planned, names: Sequence[str]) -> list[ChaosScenario]:
 
 
 def _as_asked(known: Knowledge, asked: Asked, rng: Random) -> ChaosPlan:
-    """One experiment: the load, the faults and the bounds that the user wrote."""
+    """One experiment: the load, the faults and the bounds that the user wrote.
+
+    In front of a fault on Redis stands a cache whose local tier holds a part of the requests, so that Redis is asked.
+    """
     name = "+".join(dict.fromkeys(placed.name for placed in asked.faults)) or "no-fault"
-    yield loads.experiment(name, known, asked, *asked.faults)
+    if not any(registry.plane_of(placed) is Plane.TIER for placed in asked.faults):
+        yield loads.experiment(name, known, asked, *asked.faults)
+        return
+    mix = asked.mix or popular_mix(known, asked.reply_tokens, rng)
+    local_entries = min(ENTRIES, max(1, len(mix) // 3))
+    tier = replace(cache(), local_entries=local_entries)
+    yield loads.experiment(name, known, replace(asked, mix=mix), *asked.faults, tier=tier)

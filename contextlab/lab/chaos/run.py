@@ -11,14 +11,11 @@ to the record as it comes.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-
-import msgspec
 
 from contextlab import registry
 from contextlab.analysis.concluding import chaos_finding
@@ -38,19 +35,20 @@ from contextlab.experiment import (
 from contextlab.lab.chaos.passes import Passes, SharedControl
 from contextlab.lab.chaos.path import Way, opened
 from contextlab.lab.chaos.variants import powers_of, served_with
-from contextlab.lab.chaos.victims import is_started_here
+from contextlab.lab.chaos.victims import is_started_here, unkillable
 from contextlab.lab.host.deaths import Deaths
 from contextlab.lab.host.injector import Machine
 from contextlab.lab.host.machine import TargetMachine
 from contextlab.lab.journal import plain
 from contextlab.lab.load.aim import where
 from contextlab.lab.run import Lab, Options
-from contextlab.lab.server import OwnedServer
+from contextlab.lab.server import OwnedServer, served_at, serving_command
 from contextlab.lab.tier.tier import RunningTier
 from contextlab.lab.undo import locks
 from contextlab.lab.undo.ledger import Ledger
 from contextlab.lab.undo.steps import started_of
 from contextlab.model import (
+    ContextlabError,
     Judgement,
     Knowledge,
     Layer,
@@ -75,6 +73,8 @@ class ChaosOptions:
 
 class ChaosLab(Lab):
     """A run of chaos experiments."""
+
+    NOUN = "experiment"
 
     def __init__(
         self,
@@ -117,12 +117,11 @@ class ChaosLab(Lab):
     # ── the target: one that lives in a process is put behind a server of ours ──
 
     def _server_command(self) -> ServerCommand | None:
-        return hosting_command(self.spec) if registry.runs_in_child(self.spec) else super()._server_command()
+        return serving_command(self.spec)
 
     def _note_server(self, server: OwnedServer) -> None:
         super()._note_server(server)
-        if registry.runs_in_child(self.spec):  # from here on it is a server like any other
-            self.spec = TargetSpec(name=self.spec.name, scheme="http", address=server.url, url=server.url)
+        self.spec = served_at(self.spec, server.url)  # from here on it is a server like any other
 
     def _own_powers(self) -> frozenset[str]:
         foreign = frozenset({"process"}) if self.chaos.victim is not None else frozenset()
@@ -161,13 +160,21 @@ class ChaosLab(Lab):
                 step = next_step(plan, seen)
             except StopIteration:
                 return
+            except ContextlabError:  # it says to the user what to mend
+                raise
+            except Exception as error:  # as with a judge: what could not be planned is unknown, and the run goes on
+                self._plan_failed(scenario.name, error)
+                return
             seen = None
-            if isinstance(step, Experiment) and self._gone:
-                step = Skip(scenario=scenario.name, probe=step.name, reason=self._gone)
+            if isinstance(step, Experiment) and (reason := self._gone or self._unkillable(step)):
+                step = Skip(scenario=scenario.name, probe=step.name, reason=reason)
             if isinstance(step, Experiment):
                 seen = self._experiment(scenario, step, known)
             else:
                 self._journal.append("skip", **plain(step))
+
+    def _unkillable(self, experiment: Experiment) -> str:
+        return unkillable(experiment.faults) if self._server is None else ""
 
     def _experiment(self, scenario: ChaosScenario, experiment: Experiment, known: Knowledge) -> Trial | None:
         if experiment.tier is None and any(registry.plane_of(one) is Plane.TIER for one in experiment.faults):
@@ -257,9 +264,3 @@ class ChaosLab(Lab):
 
 def _unreached(sample: Sample) -> bool:
     return sample.ending in (Ending.REFUSED, Ending.UNREACHED)
-
-
-def hosting_command(spec: TargetSpec) -> ServerCommand:
-    """How a target that lives inside a process is started behind a server of ours."""
-    words = msgspec.json.encode(plain(spec)).decode()
-    return ServerCommand(argv=(sys.executable, "-m", "contextlab.lab.chaos.host", words), ready_timeout_s=300.0)

@@ -22,13 +22,15 @@ def foreign_victim(spec: TargetSpec, faults: Sequence[Placed], *, pid: int | Non
     """The process behind a target that is not ours; None where it is ours, or where nothing will touch it.
 
     Raises UsageError with the reason: a process number for a target that we start; a fault on a process that nobody
-    gave us, or on one that must never be touched.
+    gave us, or on one that must never be touched; one that would end a process that is not ours.
     """
     touching = [registry.shown_fault(placed) for placed in faults if registry.plane_of(placed) is Plane.HOST]
     if is_started_here(spec):
         if pid is not None:
             raise UsageError(f"--pid={pid}: {spec.name} is started by contextlab itself", "leave --pid out")
         return None
+    if why := unkillable(faults):
+        raise UsageError(why, "let contextlab start the server: run:'COMMAND' --at URL")
     if pid is None and not touching and not i_own_this:
         return None
     host, port = where(spec)
@@ -42,6 +44,15 @@ def foreign_victim(spec: TargetSpec, faults: Sequence[Placed], *, pid: int | Non
         )
     guard.refuse(victim.pid, ours=False, i_own_this=i_own_this)
     return victim
+
+
+def unkillable(faults: Sequence[Placed]) -> str:
+    """Why one of these faults cannot act on a server that is not ours: it would end it; "" where none does."""
+    for placed in faults:
+        if registry.ends_processes(placed):
+            shown = registry.shown_fault(placed)
+            return f"fault {shown!r}: no server is killed that contextlab did not start: nothing would start it again"
+    return ""
 
 
 def _named(pid: int) -> Victim:

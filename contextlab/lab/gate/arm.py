@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from contextlab import registry
@@ -21,11 +21,10 @@ from contextlab.analysis.gate.nouns import ArmName, Exact, Measure
 from contextlab.analysis.judging import signal_behind
 from contextlab.analysis.replies import answered
 from contextlab.experiment import Due, Sample
-from contextlab.lab.chaos.run import hosting_command
 from contextlab.lab.gate import probing, quiet
 from contextlab.lab.load.aim import aimed
 from contextlab.lab.load.fleet import Fleet
-from contextlab.lab.server import OwnedServer, silence
+from contextlab.lab.server import OwnedServer, served_at, serving_command, silence
 from contextlab.model import Knowledge, ProcessEnd, ServerCommand, TargetSpec, UnableError
 from contextlab.targets.http import url_of
 
@@ -54,7 +53,7 @@ class Arm:
     _command: ServerCommand | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self._command = command_of(self.spec)
+        self._command = serving_command(self.spec)
 
     @property
     def is_ours(self) -> bool:
@@ -146,18 +145,6 @@ class Arm:
 
     def _hopeless(self, samples: Sequence[Sample]) -> bool:
         return len(samples) >= max(HOPELESS, 2 * self.load.concurrency) and not any(map(answered, samples))
-
-
-def command_of(spec: TargetSpec) -> ServerCommand | None:
-    """How each launch is started; None for a target that runs already."""
-    return hosting_command(spec) if registry.runs_in_child(spec) else registry.server_command(spec)
-
-
-def served_at(spec: TargetSpec, url: str) -> TargetSpec:
-    """The target at its server's address; one that lives inside a process is an HTTP server there."""
-    if registry.runs_in_child(spec):
-        return TargetSpec(name=spec.name, scheme="http", address=url)
-    return replace(spec, url=url)
 
 
 async def _ask(spec: TargetSpec) -> Knowledge:

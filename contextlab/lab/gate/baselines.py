@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -16,13 +17,16 @@ from typing import Any
 
 import msgspec
 
-from contextlab.analysis.gate.nouns import Calibration, Fingerprint
+from contextlab.analysis.concluding import count
+from contextlab.analysis.gate.nouns import MIN_BLOCKS, Calibration, Fingerprint, Measure
 from contextlab.analysis.gate.stored import BASELINE_SCHEMA, Baseline, Stored, as_baseline, read
 from contextlab.lab.journal import find_run, plain, read_run
 from contextlab.model import NothingMeasured, UnableError, UsageError
 
 FOLDER = Path(".contextlab/baselines")
 NOISE_SCHEMA = "contextlab.noise/1"
+NOISE_ENDING = ".noise"
+LONGEST_NAME = 60
 
 
 class Noise(msgspec.Struct, kw_only=True):
@@ -35,19 +39,32 @@ class Noise(msgspec.Struct, kw_only=True):
 
 def slug(target: str) -> str:
     """A target as the name of a file."""
-    return re.sub(r"[^A-Za-z0-9.]+", "-", target).strip("-.")[:60] or "target"
+    return re.sub(r"[^A-Za-z0-9.]+", "-", target).strip("-.")[:LONGEST_NAME] or "target"
 
 
 def accept(run: str, runs: Path, *, reason: str, name: str | None, folder: Path = FOLDER) -> Path:
-    """Write the candidate of a recorded gate as the baseline. Raises UsageError without a reason, NothingMeasured where
-    the run holds no gate, or none of its candidate."""
+    """Write the candidate of a recorded gate as the baseline.
+
+    Raises UsageError without a reason and for a name that cannot be the file's, NothingMeasured where the run holds no
+    gate, or too little of its candidate to compare with.
+    """
     if not reason.strip():
         raise UsageError("--reason='': a baseline says why it is what counts", 'add --reason "…"')
+    if name is not None and (slug(name) != name or name.endswith(NOISE_ENDING)):
+        rule = f"at most {LONGEST_NAME} letters of ASCII, digits, dots and dashes, and no {NOISE_ENDING} at its end"
+        raise UsageError(
+            f"--name={name!r}: must be {rule}", f"for example --name {slug(name.removesuffix(NOISE_ENDING))}"
+        )
     stored = stored_run(run, runs)
     target = stored.begins.candidate.split()[0] if stored.begins.candidate.split() else "target"
     named = slug(name or target)
     at = datetime.now(UTC).isoformat(timespec="seconds")
     baseline = as_baseline(stored, name=named, reason=" ".join(reason.split()), at=at)
+    if (num := len(baseline.measures)) < MIN_BLOCKS:
+        raise NothingMeasured(
+            f"{run}: measured its candidate in {count(num, 'block')}, and a comparison takes {MIN_BLOCKS} or more",
+            f"go on with it: its own command and --resume {run}",
+        )
     rows = [plain(one) for one in baseline.measures]
     head = {key: value for key, value in plain(baseline).items() if key != "measures"}
     path = folder / f"{named}.json"
@@ -57,7 +74,7 @@ def accept(run: str, runs: Path, *, reason: str, name: str | None, folder: Path 
 
 def keep_noise(target: str, fingerprint: Fingerprint, calibration: Calibration, folder: Path = FOLDER) -> Path:
     """Store what a calibration found."""
-    path = folder / f"{slug(target)}.noise.json"
+    path = folder / f"{slug(target)}{NOISE_ENDING}.json"
     noise = plain(calibration)
     rows = noise.pop("metrics", [])
     head = {"schema": NOISE_SCHEMA, "target": target, "fingerprint": plain(fingerprint), "calibration": noise}
@@ -67,7 +84,7 @@ def keep_noise(target: str, fingerprint: Fingerprint, calibration: Calibration, 
 
 def noise_of(target: str, folder: Path = FOLDER) -> tuple[Noise, Path] | None:
     """The stored calibration of a target; None where there is none. Raises UsageError for a file that is none."""
-    path = folder / f"{slug(target)}.noise.json"
+    path = folder / f"{slug(target)}{NOISE_ENDING}.json"
     if not os.path.isfile(path):
         return None
     table = _read(path, NOISE_SCHEMA)
@@ -87,17 +104,34 @@ def side(name: str, runs: Path, folder: Path = FOLDER) -> Baseline:
         if os.path.isfile(path) and path.suffix == ".json":
             table = _read(path, BASELINE_SCHEMA)
             try:
-                return msgspec.convert(table, Baseline)
+                found = msgspec.convert(table, Baseline)
             except msgspec.ValidationError as error:
                 raise UsageError(f"{path}: damaged: {error}", "accept a run anew") from None
+            for place, measure in enumerate(found.measures):
+                if why := _unsound(measure):
+                    raise UsageError(f"{path}: damaged: measures[{place}]: {why}", "accept a run anew")
+            return found
     try:
         stored = stored_run(name, runs)
     except NothingMeasured as error:
-        stored_names = ", ".join(sorted(path.stem for path in folder.glob("*.json") if ".noise" not in path.name))
+        stored_names = ", ".join(
+            sorted(path.stem for path in folder.glob("*.json") if not path.stem.endswith(NOISE_ENDING))
+        )
         there = f"there are {stored_names}" if stored_names else f"there is none below {folder}"
         message = f"{name!r} is no baseline ({there}) and no recorded gate: {error.message}"
         raise NothingMeasured(message, "measure a gate, then contextlab gate accept RUN --reason TEXT") from None
     return as_baseline(stored, name=name, reason="", at="")
+
+
+def _unsound(measure: Measure) -> str:
+    """What in a launch can be no measurement, in words; "" where nothing is."""
+    for name, value in measure.metrics.items():
+        if not (math.isfinite(value) and value >= 0):
+            return f"{name}={value}: must be a number from 0 on"
+    for name in ("num_failed", "num_truncated"):
+        if not 0 <= getattr(measure, name) <= measure.num_requests:
+            return f"{name}={getattr(measure, name)}: must be from 0 to num_requests={measure.num_requests}"
+    return ""
 
 
 def stored_run(name: str, runs: Path) -> Stored:

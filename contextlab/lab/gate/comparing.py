@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,9 +29,12 @@ def compared(
     tested: Collection[str],
     *,
     trusts_host: bool = False,
+    argv: Sequence[str] = (),
 ) -> tuple[Run, int]:
-    """(the comparison as a run, its exit code). Raises NothingMeasured where a side is not there, UsageError for what
-    cannot be meant."""
+    """(the comparison as a run, its exit code). `argv`: the words that asked for it.
+
+    Raises NothingMeasured where a side is not there, UsageError for what cannot be meant.
+    """
     base, candidate = side(baseline, runs, folder), side(current, runs, folder)
     plan = Plan(
         blocks=settings.plan.blocks,
@@ -64,7 +67,7 @@ def compared(
         "schema": SCHEMA,
         "command": "gate",
         "target": candidate.target,
-        "argv": ["gate", baseline, current, *(f"--tested={one}" for one in tested)],
+        "argv": list(argv),
     }
     records = [
         header,

@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import msgspec
+
 from contextlab.analysis.concluding import count
 from contextlab.analysis.gate.calibration import calibrate
 from contextlab.analysis.gate.judging import next_blocks
@@ -227,8 +229,12 @@ def _advice(noise: MetricNoise) -> str:
 
 
 def _resumable(run: Run, begins: GateBegins) -> Stored:
-    """What the run that goes on has measured. Raises UsageError where it gated something else, or otherwise."""
-    stored = read(run.records)
+    """What the run that goes on has measured. Raises UsageError where it is damaged, gated something else, or
+    otherwise."""
+    try:
+        stored = read(run.records)
+    except (msgspec.ValidationError, KeyError) as error:
+        raise UsageError(f"--resume {run.path}: damaged: {error}", "run the command anew, without --resume") from None
     if stored is None:
         raise UsageError(f"--resume {run.path}: holds no gate", "name a run of contextlab gate run")
     was = stored.begins

@@ -143,15 +143,19 @@ class Injector:
                     self._play(cast("HostFault", fault).inflict(hands), until_s)
                 self._over.wait(max(0.0, until_s - time.monotonic()))
             finally:
-                after = self._machine.counters()  # before the undo: a group takes its counts along
-                ended_s = time.monotonic()
-                hands.undo()
+                try:
+                    after = self._machine.counters()  # before the undo: a group takes its counts along
+                    ended_s = time.monotonic()
+                finally:
+                    hands.undo()
             kernel = {name: after[name] - before.get(name, 0.0) for name in after}
             kernel["wall_s"] = ended_s - began_s
         except ContextlabError as error:
             trouble = error.message
             with self._lock:
                 self.error = self.error or error
+        except Exception as error:  # whatever it is, it must not look as if the fault's time had not come
+            trouble = f"{type(error).__name__}: {error}"
         landed = fault.landed(tally, kernel)
         if trouble:
             landed = Landed(proven=False, why=trouble)

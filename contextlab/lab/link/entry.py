@@ -28,7 +28,7 @@ from contextlab.lab.link.emulation import Emulated
 from contextlab.lab.link.engines import EMULATED, NETEM, PACKET_LINK, RELAY
 from contextlab.lab.link.exposure import Armed
 from contextlab.lab.link.netem import NetemLink
-from contextlab.lab.link.relay import BACKLOG, Relay
+from contextlab.lab.link.relay import Relay, listening
 from contextlab.lab.link.tunnel import Tunnel, open_tunnel
 from contextlab.model import ContextlabError, UnableError, UsageError
 
@@ -81,7 +81,7 @@ class Link:
         host, port = order["upstream"]
         self._relay = Relay(self.loop, (str(host), int(port)), seed=self._seed)
         if self._carrier is None:
-            self._listener = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+            self._listener = listening(int(order["port"]))
         else:
             self._listener = self._carrier.listener
             self._carrier.run(self.loop)
@@ -127,7 +127,8 @@ class Link:
             pairs = [(one, made[number]) for number, one in enumerate(placed)]
             on_link = [(one, fault.fault) for one, fault in pairs if isinstance(fault, OnPackets)]
             self._carrier.arm([one for one, _ in on_link], [fault for _, fault in on_link], zero_s)
-        self._relay.keep()
+        if order["keep"]:
+            self._relay.keep()
         self._relay.arm([one for one in made if isinstance(one, Armed)])
         self._faults = list(zip((one.name for one in placed), made, strict=True))
         return {}

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import struct
 from collections.abc import Iterable, Sequence
@@ -44,6 +45,15 @@ COUNTS = (
 )
 _LINGER_0 = struct.pack("ii", 1, 0)
 _NOT_YET = (BlockingIOError, InterruptedError)
+
+
+def listening(port: int) -> socket.socket:
+    """A listening socket on loopback, at this port, or with 0 at a free one. Raises UnableError where it is taken."""
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
+    except OSError as error:
+        message = f"port {port} of 127.0.0.1 cannot be had: {os.strerror(error.errno or 0)}"
+        raise UnableError(message, "choose another one, or 0 for any that is free") from None
 
 
 class Relay:

@@ -38,11 +38,12 @@ class Route:
     """A way to `upstream` through a process of its own, open from construction to `close`.
 
     `engine`: what carries packet faults: "relay" (none: stream faults only), "packet link", "netem" or "emulated".
-    `address` is where clients connect, inside the network namespace of `namespace_pid` where that is not None.
-    Raises UnableError where the engine cannot be had, or when the link process has died.
+    `address` is where clients connect, inside the network namespace of `namespace_pid` where that is not None; `port`:
+    the one to have it at where there is no such namespace, 0 for a free one.
+    Raises UnableError where the engine or the port cannot be had, or when the link process has died.
     """
 
-    def __init__(self, upstream: tuple[str, int], *, engine: str, log: Path, seed: int) -> None:
+    def __init__(self, upstream: tuple[str, int], *, engine: str, log: Path, seed: int, port: int = 0) -> None:
         if engine not in ENGINES:
             raise UsageError(f"engine={engine!r}: there is no such engine", f"choose from: {', '.join(ENGINES)}")
         self.engine = engine
@@ -53,7 +54,7 @@ class Route:
             [sys.executable, "-m", "contextlab.lab.link.entry", str(fd)], log=log, pass_fds=(fd,), grace_s=1.0
         )
         try:
-            opened = self._ask("open", upstream=list(upstream), engine=engine, seed=seed)
+            opened = self._ask("open", upstream=list(upstream), engine=engine, seed=seed, port=port)
         except BaseException:
             self.close()
             raise
@@ -65,10 +66,11 @@ class Route:
         """Process id of the link process."""
         return self._process.pid
 
-    def arm(self, faults: Sequence[Placed], zero_s: float) -> None:
+    def arm(self, faults: Sequence[Placed], zero_s: float, *, keep: bool = True) -> None:
         """Place faults: each acts from `zero_s` + its start to its end (`time.monotonic`), on connections made from now
-        on. What was armed before is over, and its evidence gone; none: the control arm."""
-        self._ask("arm", faults=[plain(fault) for fault in faults], zero_s=zero_s)
+        on. What was armed before is over, and its evidence gone; none: the control arm. `keep`: what the target sends
+        from now on, for `as_sent`."""
+        self._ask("arm", faults=[plain(fault) for fault in faults], zero_s=zero_s, keep=keep)
 
     def evidence(self) -> list[FaultEvidence]:
         """What each armed fault has done until now, in their order."""

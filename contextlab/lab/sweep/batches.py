@@ -115,7 +115,7 @@ class BatchEvaluator:
             memory = ", out of memory" if run.end.out_of_memory else ""
             return {**found, "status": Status.CRASHED, "why": how + memory}
         if error is not None:
-            why = f"{error['error_type']}: {error['error']} (in {error.get('failed_in', 'the batch')})"
+            why = f"{error['error_type']}: {error['error']} (in {error.get('failed_in', 'the batch')}){_past(facts)}"
             return {**found, "status": Status.INFEASIBLE, "why": why}
         if (cannot := run.last("cannot")) is not None:
             return {**found, "status": Status.INFEASIBLE, "why": str(cannot["message"])}
@@ -125,6 +125,15 @@ class BatchEvaluator:
         if used > MOST_OTHERS and not self.trust_host:
             return {**found, "status": Status.INVALID, "why": f"the host was contended: others used {used:.2f} cores"}
         return found
+
+
+def _past(facts: Mapping[str, Any]) -> str:
+    """What an error is put down to where prompt and reply are longer than the model; "" where they are not."""
+    positions, needed = facts.get("positions"), facts.get("prompt_tokens", 0) + facts.get("reply_tokens", 0)
+    if not positions or needed <= positions:
+        return ""
+    lengths = f"{facts['prompt_tokens']} + {facts['reply_tokens']} tokens"
+    return f": {lengths} are past its {positions} positions; --load prompt_tokens=N and reply_tokens=N are theirs"
 
 
 def _median(values: Sequence[Any]) -> float | None:

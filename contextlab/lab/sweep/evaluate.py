@@ -121,7 +121,8 @@ class Evaluator:
         self, settings: Settings, block: int, *, baseline: bool = False, at_most_s: float = LONGEST_S
     ) -> Measurement:
         """Measure one setting once, with a load of `at_most_s`. What goes wrong is in the measurement; raises
-        UsageError only for settings that nobody can mean, before anything is started."""
+        UsageError only for settings that nobody can mean, before anything is started, and UnableError where a server
+        that is not ours cannot be opened, for which no setting is to blame."""
         began = time.monotonic()
         everything = {**self.sweep.fixed, **settings}
         common = {"settings": settings, "block": block, "baseline": baseline, "began_s": round(began - self.began_s, 3)}
@@ -131,6 +132,8 @@ class Evaluator:
             status = Status.CRASHED if error.end.signal else Status.INFEASIBLE
             measured = {"status": status, "why": error.message}
         except UnableError as error:
+            if registry.server_command(self.spec) is None:
+                raise
             measured = {"status": Status.INFEASIBLE, "why": error.message}
         if measured.get("status") in (Status.CRASHED, Status.INFEASIBLE):
             self.close()
@@ -292,12 +295,13 @@ class Evaluator:
         self, served: Served, found: Level, seen: Seen, before: Busy
     ) -> dict[str, int | float | str | bool | None]:
         limits, generators, after = served.known.limits, seen.generators, seen.after or before
+        fresh = served.num_used == 1 if served.server is not None else None
         stalled = pressure(before, after)
         return {
             "window_tokens": limits.context_tokens,
             "slots": limits.num_slots,
-            "fresh_server": served.num_used == 1,
-            "start_s": round(served.start_s, 3) if served.num_used == 1 else None,
+            "fresh_server": fresh,
+            "start_s": round(served.start_s, 3) if fresh else None,
             "steady_s": round(found.span.length_s, 3),
             "ramp_s": round(found.span.start_s, 3),
             "sent": len(seen.samples),

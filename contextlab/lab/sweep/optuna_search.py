@@ -20,7 +20,7 @@ from contextlab.model import Settings, UnableError, UsageError
 class OptunaSearch:
     """Asks Optuna (TPE, seeded) for settings of the axes' own values until `budget_s` is used up.
 
-    Raises UnableError where Optuna is not installed.
+    Raises UnableError where Optuna is not installed, UsageError where the budget does not reach for one evaluation.
     """
 
     def __init__(self, sweep: Sweep, configs: Sequence[Settings], *, budget_s: float, expected_s: float) -> None:
@@ -28,6 +28,9 @@ class OptunaSearch:
             import optuna
         except ImportError:
             raise UnableError("optuna is not installed", "install it: pip install 'contextlab[optuna]'") from None
+        if budget_s < expected_s:
+            message = f"budget={budget_s:g} s: one evaluation takes about {expected_s:g} s"
+            raise UsageError(message, "give a larger budget, or shorter evaluations")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._optuna: Any = optuna
         self._sweep, self._budget_s, self._expected_s = sweep, budget_s, expected_s

@@ -10,15 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import cast
 
 from contextlab import registry
 from contextlab.analysis.axes import Axis, Declared, Value, grid, parse_axes
-from contextlab.analysis.bounds import RATES, SHARES, parse_bound, subject_of
+from contextlab.analysis.bounds import METRICS, RATES, SHARES, parse_bound, subject_of
 from contextlab.analysis.frontier import Direction
+from contextlab.analysis.levels import QUANTILES
 from contextlab.analysis.replies import TIMES
 from contextlab.analysis.sweeps import Goal, Sweep
 from contextlab.analysis.tradeoffs import Slo
+from contextlab.experiment import Bound
+from contextlab.lab.sweep import batches
 from contextlab.model import Setting, Settings, TargetSpec, UsageError
 
 CONCURRENCY, RATE, PROMPT_TOKENS, REPLY_TOKENS = "concurrency", "rate", "prompt_tokens", "reply_tokens"
@@ -56,6 +60,9 @@ LOAD_AXES: tuple[Setting, ...] = (
     ),
 )
 MEMORY = "memory_bytes"
+COUNTED = ("tokens_per_s", "throughput", "errors")
+STATISTICS = (*(f"p{share * 100:g}" for share in QUANTILES), "mean")
+SAME_PROMPTS = "the same prompt each time: a prefix cache flatters every point after the first"
 MOST_GOALS = 3
 GOAL_UP, GOAL_DOWN = "up:tokens_per_s", "down:p99 ttft"
 """The goals where nobody says otherwise; an SLO on a time takes the place of the second."""
@@ -108,6 +115,7 @@ def planned(
     budget_s: float,
     seed: int = 0,
     confidence: float = 0.95,
+    same_prompts: bool = False,
 ) -> Planned:
     """The sweep that was asked for. `fixed` are load settings "name=value" that stay; `baseline` names one point.
 
@@ -123,6 +131,10 @@ def planned(
     for axis in found:
         if axis.name in kept:
             raise UsageError(f"{axis.name}: both swept and fixed", "leave one of them out")
+    for name in kept:
+        if known[name].restarts and spec.scheme != "run":
+            message = f"--load {name}: is a setting of the target and not of its load"
+            raise UsageError(message, f"--set {name}={kept[name]} makes the target so")
     names = {axis.name for axis in found} | kept.keys()
     if {CONCURRENCY, RATE} <= names:
         raise UsageError("concurrency and rate: a load is a closed loop or an open one", "choose one of them")
@@ -132,11 +144,12 @@ def planned(
             f"add --sweep {missing[0]}=… or --load {missing[0]}=VALUE",
         )
     configs = tuple(cast("list[Settings]", grid(found)))
-    bounds = tuple(slo for text in slos for slo in _slo(text))
+    told = measured(spec)
+    bounds = tuple(_slo(text, told) for text in slos)
     chosen = _baseline(found, configs, baseline, known)
     sweep = Sweep(
         axes=found,
-        goals=tuple(_goal(text) for text in goals or (GOAL_UP, _goal_down(bounds))),
+        goals=tuple(_goal(text, told) for text in goals or (GOAL_UP, _goal_down(bounds))),
         slos=bounds,
         fixed={**_shown_fixed(spec, found), **_long_prompts(spec, found, names), **kept},
         baseline=chosen,
@@ -144,6 +157,7 @@ def planned(
         num_configs=len(configs),
         seed=seed,
         confidence=confidence,
+        how=SAME_PROMPTS if same_prompts else "",
     )
     if len({goal.text for goal in sweep.goals}) < len(sweep.goals) or not 2 <= len(sweep.goals) <= MOST_GOALS:
         raise UsageError(
@@ -181,7 +195,9 @@ def _baseline(
             raise UsageError(f"--baseline {name}: is not swept", f"swept are: {', '.join(chosen)}")
         chosen[name] = value
     if chosen not in configs:
-        raise UsageError(f"--baseline {chosen}: is no point of this sweep", "choose values of the axes")
+        shown = registry.shown_settings(cast("Settings", chosen))
+        swept = "; ".join(f"{axis.name}={','.join(map(str, axis.values))}" for axis in axes)
+        raise UsageError(f"--baseline {shown}: is no point of this sweep", f"choose values of the axes: {swept}")
     return cast("Settings", chosen)
 
 
@@ -215,17 +231,25 @@ def _goal_down(slos: Sequence[Slo]) -> str:
     return next((f"down:{time}" for time in times), GOAL_DOWN)
 
 
-def _goal(text: str) -> Goal:
+def measured(spec: TargetSpec) -> tuple[str, ...]:
+    """What an evaluation of this target can tell, by name: what a goal, or an SLO, may be about."""
+    if registry.runs_in_child(spec):
+        return tuple(batches.VALUES)
+    times = tuple(f"{which} {time}" for time in TIMES if time in METRICS for which in STATISTICS)
+    return (*COUNTED, *((MEMORY,) if spec.scheme not in ("http", "https") else ()), *times)
+
+
+def _goal(text: str, told: Collection[str]) -> Goal:
     """`up:tokens_per_s` or `down:p99 ttft`. Raises UsageError."""
     way, colon, subject = text.strip().partition(":")
     ways = [one.value for one in Direction]
     if not colon or way not in ways:
         raise UsageError(f"--objective {text!r}: must begin with up: or down:", "for example down:p99 ttft")
-    if subject.strip() == MEMORY:
+    if subject.strip() == MEMORY and MEMORY in told:
         return Goal(text=MEMORY, metric=MEMORY, quantile=None, direction=Direction(way), unit="bytes")
+    _check_metric(subject, f"--objective {text!r}", told)
     bound = parse_bound(f"{subject.strip()} < {_filler(subject)}")
-    if bound.metric in ("integrity", "backlog", "goodput"):
-        raise UsageError(f"--objective {text!r}: is not measured in a sweep", f"choose from: {_metrics()}")
+    _check_told(bound, f"--objective {text!r}", told)
     unit = "s" if bound.metric in TIMES else "" if bound.metric in SHARES else "1/s" if bound.metric in RATES else ""
     return Goal(
         text=subject_of(bound), metric=bound.metric, quantile=bound.quantile, direction=Direction(way), unit=unit
@@ -238,15 +262,46 @@ def _filler(subject: str) -> str:
     return "1s" if word in TIMES else "1%" if word in SHARES else "1"
 
 
-def _metrics() -> str:
-    return f"tokens_per_s, throughput, errors, {MEMORY}, or p50, p90, p99 or mean of {', '.join(TIMES)}"
-
-
-def _slo(text: str) -> list[Slo]:
+def _slo(text: str, told: Collection[str]) -> Slo:
+    """`p99 ttft < 200ms`. Raises UsageError."""
+    if subject := re.match(r"[^<>=!~]+(?=[<>=!~])", text):
+        _check_metric(subject[0], f"--slo {text!r}", [name for name in told if name != MEMORY])
     bound = parse_bound(text)
-    if bound.against is not None or bound.metric in ("integrity", "backlog", "goodput"):
-        raise UsageError(f"--slo {text!r}: is not measured in a sweep", f"choose from: {_metrics()}")
-    return [Slo(objective=subject_of(bound), op=bound.op, limit=bound.value, text=" ".join(text.split()))]
+    if bound.against is not None:
+        message = f"--slo {text!r}: compares with a phase, which is not measured in a sweep"
+        raise UsageError(message, "give it a plain value, for example 'p99 ttft < 200ms'")
+    if bound.op == "=":
+        raise UsageError(f"--slo {text!r}: '=' is no limit that a setting can keep", "compare with < <= > or >=")
+    _check_told(bound, f"--slo {text!r}", [name for name in told if name != MEMORY])
+    return Slo(objective=subject_of(bound), op=bound.op, limit=bound.value, text=" ".join(text.split()))
+
+
+def _check_metric(subject: str, where: str, told: Collection[str]) -> None:
+    """Raises UsageError where what a subject is about is nothing that is measured here."""
+    metrics = list(dict.fromkeys(name.split()[-1] for name in told))
+    word = (subject.lower().replace("-", "_").split() or [""])[-1]
+    if word not in metrics:
+        close = get_close_matches(word, metrics, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise UsageError(
+            f"{where}: {word!r} is not measured in a sweep of this target", f"{hint}choose from: {_choices(told)}"
+        )
+
+
+def _check_told(bound: Bound, where: str, told: Collection[str]) -> None:
+    if subject_of(bound) not in told:
+        raise UsageError(
+            f"{where}: {subject_of(bound)} is not measured in a sweep of this target", f"choose from: {_choices(told)}"
+        )
+
+
+def _choices(told: Collection[str]) -> str:
+    """`tokens_per_s, errors, or p50, p90, p99 or mean of ttft, itl`: what is measured, in short where that is all."""
+    single = [name for name in told if " " not in name]
+    times = list(dict.fromkeys(name.split()[-1] for name in told if " " in name))
+    if all(f"{which} {time}" in told for time in times for which in STATISTICS):
+        return f"{', '.join(single)}, or {', '.join(STATISTICS[:-1])} or {STATISTICS[-1]} of {', '.join(times)}"
+    return ", ".join(told)
 
 
 def spec_for(spec: TargetSpec, settings: Settings, restarts: frozenset[str]) -> TargetSpec:

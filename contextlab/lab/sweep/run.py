@@ -16,10 +16,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from contextlab import registry
+from contextlab.analysis.concluding import count
 from contextlab.analysis.frontier import Membership, Status
 from contextlab.analysis.racing import Race, Result, Task
 from contextlab.analysis.sweeps import (
+    GIVEN_UP,
+    SWEEP,
     Concluded,
     Measurement,
     Sweep,
@@ -30,6 +35,7 @@ from contextlab.analysis.sweeps import (
     result_of,
 )
 from contextlab.lab.contention import MOST_OTHERS, calm
+from contextlab.lab.provenance import shown_target
 from contextlab.lab.run import Lab, Options
 from contextlab.lab.sweep.batches import BatchEvaluator
 from contextlab.lab.sweep.evaluate import Evaluator, How
@@ -45,11 +51,10 @@ from contextlab.model import (
     Run,
     Settings,
     TargetSpec,
+    UnableError,
     UsageError,
 )
 
-SWEEP = "sweep"
-"""The name that findings of a sweep have as their scenario."""
 EXPECTED_START_S = 2.0
 MOST_SPOILT = 3
 """After so many evaluations in a row that others' work spoilt, or that the client slept through, it is given up."""
@@ -82,7 +87,8 @@ class Evaluates(Protocol):
     def evaluate(
         self, settings: Settings, block: int, *, baseline: bool = False, at_most_s: float = ...
     ) -> Measurement:
-        """Measure one setting once, within `at_most_s` as far as that is possible."""
+        """Measure one setting once, within `at_most_s` as far as that is possible. Raises UnableError where there is
+        nothing that could be measured, whatever the setting."""
         ...
 
     def close(self) -> None:
@@ -122,11 +128,17 @@ def race_of(one: SweepOptions) -> Asks:
         max_repeats=one.max_repeats,
         confidence=sweep.confidence,
         expected_cost=expected_s,
+        unit=" s",
     )
 
 
 class Sweeper(Lab):
-    """One sweep, new or resumed (`before`: the record of the run that was cut off)."""
+    """One sweep, new or resumed (`before`: the record of the run that was cut off).
+
+    Raises UsageError, with nothing written, for a budget that is too small and for a run that swept something else.
+    """
+
+    NOUN = "sweep"
 
     def __init__(
         self,
@@ -138,10 +150,16 @@ class Sweeper(Lab):
         sweeping: SweepOptions,
         before: Run | None = None,
     ) -> None:
-        self._before = before
-        super().__init__(spec, folder, options, listener, resumed_s=_end_s(before) if before is not None else None)
         self.sweeping = sweeping
         self.sweep: Sweep = sweeping.planned.sweep
+        self._measurements: list[Measurement] = []
+        self._reference: tuple[float, ...] | None = None
+        if before is not None:
+            self._measurements, self._reference = _resumable(before, self.sweep, spec)
+        self._race = race_of(sweeping)
+        self._race.tell([result_of(self.sweep, one) for one in self._measurements])
+        self._goes_on = before is not None
+        super().__init__(spec, folder, options, listener, resumed_s=_end_s(before) if before is not None else None)
 
     def run_sweep(self) -> int:
         """Run the sweep to its budget's end, and return the exit code; errors as in `Lab.run`."""
@@ -156,21 +174,20 @@ class Sweeper(Lab):
         return Knowledge(flavour="", model="", limits=Limits())
 
     def _sweep(self) -> None:
-        measurements: list[Measurement] = []
-        reference: tuple[float, ...] | None = None
-        if self._before is not None:
-            measurements, reference = _resumable(self._before, self.sweep)
-        self._journal.append("sweep", sweep=self.sweep, resumed=self._before is not None)
-        race = race_of(self.sweeping)
-        race.tell([result_of(self.sweep, one) for one in measurements])
+        measurements, race = self._measurements, self._race
+        self._journal.append("sweep", sweep=self.sweep, resumed=self._goes_on)
         evaluator = self._evaluator()
         try:
-            given_up = self._run_race(race, evaluator, measurements, reference)
+            given_up = self._run_race(race, evaluator, measurements, self._reference)
+        except UnableError:
+            if measurements:
+                self._conclude(race, measurements)
+            raise
         finally:
             evaluator.close()
         self._conclude(race, measurements)
         if given_up:
-            self._conclude_with(Judgement(outcome=Outcome.UNKNOWN, why=given_up), "host")
+            self._conclude_with(Judgement(outcome=Outcome.UNKNOWN, why=given_up), GIVEN_UP)
 
     def _evaluator(self) -> Evaluates:
         if registry.runs_in_child(self.spec):
@@ -210,9 +227,7 @@ class Sweeper(Lab):
             for task in tasks:
                 if not calm_so_far and (why := self._unrest()):
                     return why
-                self.listener(
-                    {"kind": "progress", "text": f"block {task.block}: {registry.shown_settings(task.settings)}"}
-                )
+                self.listener({"kind": "progress", "settings": task.settings, "block": task.block})
                 at_most_s = max(1.0, left_s - (time.monotonic() - mark_s))
                 found = evaluator.evaluate(task.settings, task.block, baseline=task.baseline, at_most_s=at_most_s)
                 now_s = time.monotonic()
@@ -288,10 +303,13 @@ def judged(found: Concluded) -> Judgement:
         why = next((point.why for point in found.points if point.why), "nothing was measured")
         return Judgement(outcome=Outcome.UNKNOWN, why=f"no setting could be compared: {why}", evidence=numbers)
     goals = " against ".join(goal.text for goal in sweep.goals[:2])
-    words = f"{len(members)} of {len(found.points)} settings are on the frontier of {goals} for sure"
+    are = "is" if len(members) == 1 else "are"
+    words = f"{len(members)} of {count(len(found.points), 'setting')} {are} on the frontier of {goals} for sure"
     if found.one_of:
         numbers["groups"] = len(found.one_of)
-        words += f", and one in each of {len(found.one_of)} groups that the noise does not tell apart"
+        groups = len(found.one_of)
+        words += f", and one {'of a group' if groups == 1 else f'in each of {groups} groups'}"
+        words += " that the noise does not tell apart"
     if numbers["undecided"]:
         words += f", {numbers['undecided']} undecided"
     if found.recommended is None:
@@ -310,14 +328,20 @@ def _end_s(run: Run) -> float:
     return max((float(record.get("at_s", 0.0)) for record in run.records), default=0.0)
 
 
-def _resumable(run: Run, sweep: Sweep) -> tuple[list[Measurement], tuple[float, ...] | None]:
-    """What a run that was cut off had measured. Raises UsageError where it swept something else."""
-    was, measurements, reference = read(run.records)
+def _resumable(run: Run, sweep: Sweep, spec: TargetSpec) -> tuple[list[Measurement], tuple[float, ...] | None]:
+    """What a run that was cut off had measured. Raises UsageError where it is damaged or swept something else."""
+    try:
+        was, measurements, reference = read(run.records)
+    except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"--resume {run.path}: damaged: {error}", "run the command anew, without --resume") from None
     if was is None:
         raise UsageError(f"--resume {run.path}: holds no sweep", "name a run of contextlab pareto")
-    same = (was.axes, was.goals, was.fixed, was.baseline) == (sweep.axes, sweep.goals, sweep.fixed, sweep.baseline)
-    if not same:
-        raise UsageError(
-            f"--resume {run.path}: it swept other axes, goals or settings", "repeat the words of that run's command"
-        )
+    parts = {"axes": "axes", "goals": "goals", "fixed": "fixed settings", "baseline": "baseline", "how": "prompts"}
+    other = [words for name, words in parts.items() if getattr(was, name) != getattr(sweep, name)]
+    theirs, ours = run.header.get("target"), shown_target(spec)
+    if isinstance(theirs, dict) and (theirs.get("scheme"), theirs.get("address")) != (ours.scheme, ours.address):
+        other.insert(0, "target")
+    if other:
+        message = f"--resume {run.path}: it had other words for: {', '.join(other)}"
+        raise UsageError(message, "repeat the words of that run's command")
     return list(measurements), reference

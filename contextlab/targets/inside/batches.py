@@ -123,6 +123,7 @@ def batch_speed(loaded: Loaded, about: About) -> Iterator[Evidence]:
         "dtype": dtype_name(loaded.model.dtype),
         "device": str(loaded.model.device),
         "threads": int(loaded.torch.get_num_threads()),
+        "positions": getattr(loaded.model.config, "max_position_embeddings", None),
         "load_peak_memory_bytes": _peak_memory_bytes(),
     }
     for number in range(-asked.warmup, asked.repeats):

@@ -43,6 +43,11 @@ def test_a_noisy_place_says_what_it_would_take() -> None:
     assert (hopeless.margin_needed, hopeless.blocks_needed) == (None, None)
 
 
+def test_the_margin_that_counts_is_the_one_that_is_said() -> None:
+    found = noise(tuple(30 * off for off in STEADY), metric=replace(TTFT, floor=0.02))
+    assert found.why.endswith("and the margin is 20%")  # 20 ms of 100
+
+
 def test_arms_that_are_the_same_and_differ_are_biased() -> None:
     found = noise(STEADY, 1.04)
     assert (found.biased, found.resolved) == (True, False)

@@ -73,6 +73,9 @@ def test_what_is_tested_may_differ() -> None:
     with pytest.raises(UsageError, match="tested='engin'") as caught:
         likeness(HERE, newer, ("engin",))
     assert "engine" in caught.value.next_step
+    with pytest.raises(UsageError, match="neither side has such a fact of its engine") as caught:
+        likeness(HERE, HERE, ("engine.verson",))
+    assert caught.value.next_step.startswith("did you mean engine.version?")
 
 
 def test_memory_that_the_kernel_keeps_is_no_other_machine() -> None:

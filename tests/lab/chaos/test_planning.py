@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from contextlab import registry
-from contextlab.experiment import Pace, Placed
+from contextlab.experiment import Experiment, Pace, Placed
 from contextlab.lab.chaos.planning import Words, chosen, planned
-from contextlab.model import UsageError
+from contextlab.model import Knowledge, Limits, UsageError
 
 PLAN = """
 target = "smollm2"
@@ -72,6 +73,20 @@ def test_a_fault_without_a_time_takes_the_middle_third() -> None:
     assert (fault.start_s, fault.length_s) == (25.0, 5.0)
 
 
+@pytest.mark.parametrize(("plan", "requests", "kept"), [("", 24, 4), (PLAN, 2, 1)])
+def test_a_fault_on_redis_meets_requests_that_the_local_tier_does_not_hold(
+    tmp_path: Path, plan: str, requests: int, kept: int
+) -> None:
+    (tmp_path / "plan.toml").write_text(plan, encoding="utf-8")
+    written = planned(Words(faults=["redis-slow"]), tmp_path / "plan.toml")
+    [scenario] = chosen(written, [])
+    known = Knowledge(flavour="other", model="m", limits=Limits())
+    experiment = next(scenario.plan(known, written.asked, Random(0)))
+    assert isinstance(experiment, Experiment)
+    assert experiment.tier is not None
+    assert (len(experiment.load.mix), experiment.tier.local_entries) == (requests, kept)
+
+
 def test_nothing_written_runs_the_scenarios() -> None:
     plan = planned(Words(rate="3"))
     assert not plan.is_written
@@ -99,6 +114,7 @@ def test_nothing_written_runs_the_scenarios() -> None:
         (Words(arrivals="closed"), ("number of clients", "closed:8")),
         (Words(arrivals="closed:0"), ("number of clients", "closed:8")),
         (Words(arrivals="burst:many"), ("factor", "burst:10x")),
+        (Words(arrivals="burst:0x"), ("must be a factor above 0 and up to 1000", "burst:10x")),
         (Words(arrivals="replay:/nowhere/at/all"), ("No such file", "file of times")),
         (Words(arrivals="closed:4", rate="8"), ("has no rate", "one of them")),
         (Words(hypothesis=["p99 tft < 1s"]), ("tft", "ttft")),

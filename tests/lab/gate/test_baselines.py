@@ -17,8 +17,9 @@ from contextlab.lab.gate.baselines import accept, keep_noise, noise_of, side, sl
 from contextlab.lab.gate.calibrated import by_calibration
 from contextlab.lab.gate.comparing import compared
 from contextlab.lab.gate.prints import fingerprint, machine, scenario
-from contextlab.lab.journal import Journal
+from contextlab.lab.journal import RECORD, Journal
 from contextlab.model import SCHEMA, Knowledge, Limits, NothingMeasured, UsageError
+from contextlab.reports.parts.summary import next_command
 
 PRINT = Fingerprint(
     machine={"cpu": "one", "kernel": "6.1"},
@@ -78,6 +79,15 @@ def test_what_was_not_measured_is_no_baseline(tmp_path: Path) -> None:
         accept(str(run), tmp_path, reason="x", name=None, folder=tmp_path)
 
 
+def test_a_run_that_was_cut_early_is_no_baseline(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "a")
+    kept = [line for line in (run / RECORD).read_text().splitlines(keepends=True) if '"number":7' not in line]
+    (run / RECORD).write_text("".join(kept))
+    with pytest.raises(NothingMeasured, match="in 6 blocks, and a comparison takes 7") as caught:
+        accept(str(run), tmp_path, reason="x", name=None, folder=tmp_path)
+    assert "--resume" in caught.value.next_step
+
+
 def test_a_side_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
     accept(str(recorded(tmp_path / "a")), tmp_path, reason="x", name="one", folder=tmp_path)
     with pytest.raises(NothingMeasured, match="there are one"):
@@ -93,6 +103,38 @@ def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, text: str) -> Non
         side("x", tmp_path, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"metrics": {"ttft_p50_s": -0.1}}, "ttft_p50_s=-0.1"),
+        ({"metrics": {"ttft_p50_s": float("inf")}}, "ttft_p50_s=inf"),
+        ({"num_requests": -3}, "num_failed=0: must be from 0 to num_requests=-3"),
+        ({"num_failed": 25}, "num_failed=25"),
+        ({"num_truncated": -1}, "num_truncated=-1"),
+    ],
+)
+def test_a_baseline_that_nobody_can_have_measured_is_damaged(tmp_path: Path, facts: Any, says: str) -> None:
+    path = accept(str(recorded(tmp_path / "a")), tmp_path, reason="x", name="b", folder=tmp_path)
+    table = json.loads(path.read_text())
+    table["measures"][2] |= facts
+    path.write_text(json.dumps(table))
+    with pytest.raises(UsageError) as caught:
+        side("b", tmp_path, tmp_path)
+    assert f"measures[2]: {says}" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"), [("my_base", "my-base"), ("../x", "x"), ("é", "target"), ("a.noise", "a"), ("", "target")]
+)
+def test_a_baseline_is_found_by_the_name_that_it_was_given(tmp_path: Path, name: str, instead: str) -> None:
+    run = str(recorded(tmp_path / "a"))
+    with pytest.raises(UsageError) as caught:
+        accept(run, tmp_path, reason="x", name=name, folder=tmp_path)
+    assert caught.value.next_step == f"for example --name {instead}"
+    accept(run, tmp_path, reason="x", name=instead, folder=tmp_path)
+    assert side(instead, tmp_path, tmp_path).name == instead
+
+
 def test_a_name_is_a_file_name() -> None:
     assert slug("run:'a b' --at http://x/../y") == "run-a-b-at-http-x-..-y"
     assert slug("//") == "target"
@@ -106,7 +148,8 @@ def compare(tmp_path: Path, settings: Settings | None = None, tested: tuple[str,
     base = accept(str(recorded(tmp_path / "a")), tmp_path, reason="x", name="b", folder=tmp_path)
     recorded(tmp_path / "now", **current)
     only = settings or Settings(metrics=METRICS[:1])
-    return compared(str(base), str(tmp_path / "now"), tmp_path, tmp_path, only, tested)
+    words = ("gate", "b", "now", "--trust-host")
+    return compared(str(base), str(tmp_path / "now"), tmp_path, tmp_path, only, tested, argv=words)
 
 
 def test_alike_is_no_worse_and_slower_is(tmp_path: Path) -> None:
@@ -123,6 +166,9 @@ def test_another_machine_is_not_comparable(tmp_path: Path) -> None:
     run, code = compare(tmp_path, prints=replace(PRINT, machine={"cpu": "two", "kernel": "6.1"}))
     assert code == 5
     assert "machine.cpu: one in the baseline, two now" in run.end["exit"]["reason"]
+    assert run.header["argv"] == ["gate", "b", "now", "--trust-host"]
+    side_by_side = ["--base", "'fake:caps --set slots=2'", "--candidate", "'fake:caps --set slots=2'"]
+    assert next_command(run) == ["contextlab", "gate", "run", *side_by_side]
 
 
 def test_what_is_tested_may_differ(tmp_path: Path) -> None:

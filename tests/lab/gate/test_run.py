@@ -17,7 +17,7 @@ from contextlab.analysis.gate.stored import GateBegins, Stored, read
 from contextlab.lab.gate.arm import Arm
 from contextlab.lab.gate.run import Gate
 from contextlab.lab.interrupt import Interrupted
-from contextlab.lab.journal import read_run
+from contextlab.lab.journal import RECORD, read_run
 from contextlab.lab.run import Options
 from contextlab.model import Knowledge, Limits, Run, UsageError
 
@@ -198,3 +198,13 @@ def test_what_an_attempt_before_has_measured_is_known(arms: dict[str, Any], tmp_
     lab = Gate(specs, tmp_path / "run", Options(command="gate"), begins=BEGINS, before=run)
     assert lab.run_gate() == 0
     assert set(lab.fingerprints) == {"base", "candidate"}
+
+
+def test_a_damaged_record_is_not_gone_on_with(tmp_path: Path, arms: dict[str, Any]) -> None:
+    gate(tmp_path / "run")
+    with (tmp_path / "run" / RECORD).open("a", encoding="utf-8") as out:
+        out.write('{"kind":"block","at_s":1.0,"block":{"number":"x"}}\n')
+    kept, asked = (tmp_path / "run" / RECORD).read_bytes(), len(arms["asked"])
+    with pytest.raises(UsageError, match="damaged"):
+        gate(tmp_path / "run", before=read_run(tmp_path / "run" / RECORD))
+    assert ((tmp_path / "run" / RECORD).read_bytes(), len(arms["asked"])) == (kept, asked)

@@ -19,7 +19,7 @@ from contextlab.lab.server import OwnedServer
 from contextlab.model import Knowledge, Limits, TargetSpec
 from contextlab.targets import fake
 
-pytestmark = [pytest.mark.process, pytest.mark.alone]
+pytestmark = [pytest.mark.process, pytest.mark.calm]
 
 KNOWN = Knowledge(flavour="other", model="fake", limits=Limits(), powers=frozenset({"completions", "chat", "health"}))
 

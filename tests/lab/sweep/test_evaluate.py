@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from contextlab.lab.load.fleet import Fleet
 from contextlab.lab.sweep import evaluate as evaluating
 from contextlab.lab.sweep.evaluate import Evaluator, How
 from contextlab.lab.sweep.plan import planned
+from contextlab.model import UnableError
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(90)]
 
@@ -54,6 +56,34 @@ def test_a_level_is_measured_for_as_long_as_it_takes(tmp_path: Path) -> None:
     assert crowd.facts["start_s"] is None
     assert one.num_servers == 1
     assert crowd.num_failed == 0
+
+
+def beside(folder: Path, url: str) -> Evaluator:
+    """An evaluator of a server that is not ours."""
+    spec = registry.parse_target(url)
+    plan = planned(spec, axes=["concurrency=1,2"], fixed=["reply_tokens=4"], budget_s=60.0)
+    how = How(measure_s=0.1, trust_host=True)
+    return Evaluator(
+        spec=spec, sweep=plan.sweep, restarts=plan.restarts, how=how, folder=folder, began_s=time.monotonic()
+    )
+
+
+def test_a_server_that_is_not_ours_is_never_called_fresh(tmp_path: Path) -> None:
+    with evaluator(tmp_path, "concurrency=1,2", measure_s=0.1, fixed=("reply_tokens=4",)) as ours:
+        first = ours.evaluate({"concurrency": 1}, 0)
+        assert first.facts["fresh_server"] is True
+        assert ours.served is not None
+        found = beside(tmp_path, str(ours.served.spec.url)).evaluate({"concurrency": 1}, 0)
+    assert found.num_requests > 0
+    assert (found.facts["fresh_server"], found.facts["start_s"]) == (None, None)
+
+
+def test_a_server_that_is_not_there_is_no_setting_that_is_refused(tmp_path: Path) -> None:
+    with socket.socket() as held:  # bound, and nobody listens
+        held.bind(("127.0.0.1", 0))
+        one = beside(tmp_path, f"http://127.0.0.1:{held.getsockname()[1]}")
+        with pytest.raises(UnableError, match="refused"):
+            one.evaluate({"concurrency": 1}, 0)
 
 
 def test_another_server_starts_only_for_another_server_setting(tmp_path: Path) -> None:

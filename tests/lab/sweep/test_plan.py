@@ -13,6 +13,7 @@ from contextlab.model import UsageError
 
 FAKE = registry.parse_target("fake:caps")
 URL = registry.parse_target("http://127.0.0.1:9")
+HF = registry.parse_target("hf:random/llama")
 RUN = registry.parse_target("run:serve -c {context} -n {slots}", at="http://127.0.0.1:9")
 
 
@@ -72,7 +73,17 @@ def test_the_baseline_can_be_named() -> None:
         (FAKE, {"axes": ["slots=1,2"], "goals": ["up:backlog", "down:errors"]}, "not measured in a sweep"),
         (FAKE, {"axes": ["slots=1,2"], "slos": ["p99 ttft"]}, "p99 ttft"),
         (FAKE, {"axes": ["slots=1,2"], "slos": ["p99 ttft < 3x before"]}, "not measured in a sweep"),
-        (FAKE, {"axes": ["slots=1,2"], "baseline": ["slots=7"]}, "no point of this sweep"),
+        (FAKE, {"axes": ["slots=1,2"], "slos": ["p95 ttft < 1s"]}, "p95 ttft is not measured"),
+        (FAKE, {"axes": ["slots=1,2"], "slos": ["errors = 0%"]}, "no limit that a setting can keep"),
+        (FAKE, {"axes": ["slots=1,2"], "slos": ["memory_bytes < 1"]}, "not measured in a sweep of this target; choose"),
+        (FAKE, {"axes": ["slots=1,2"], "goals": ["up:throughput", "down:max e2e"]}, "max e2e is not measured"),
+        (FAKE, {"axes": ["slots=1,2"], "goals": ["up:throughput", "down:p99 connect"]}, "'connect' is not measured"),
+        (FAKE, {"axes": ["slots=1,2"], "goals": ["up:tokens", "down:errors"]}, "did you mean"),
+        (URL, {"axes": ["rate=1,2"], "goals": ["up:throughput", "down:memory_bytes"]}, "choose from: tokens_per_s"),
+        (HF, {"axes": ["batch=1,2"], "slos": ["p99 e2e < 1s"]}, "choose from: tokens_per_s, p50 ttft"),
+        (HF, {"axes": ["batch=1,2"], "fixed": ["dtype=float16"]}, "--set dtype=float16"),
+        (FAKE, {"axes": ["concurrency=1,2"], "fixed": ["slots=3"]}, "--set slots=3 makes the target so"),
+        (FAKE, {"axes": ["slots=1,2"], "baseline": ["slots=7"]}, "--baseline slots=7: is no point of this sweep"),
         (URL, {"axes": ["slots=1,2"]}, "concurrency"),
         (RUN, {"axes": ["context=512"]}, "{slots}"),
     ],
@@ -80,7 +91,8 @@ def test_the_baseline_can_be_named() -> None:
 def test_what_cannot_be_meant(target: Any, words: dict[str, list[str]], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         planned(target, budget_s=60.0, **words)  # type: ignore[arg-type]
-    assert said in f"{caught.value.message} {caught.value.next_step}"
+    assert said in f"{caught.value.message}; {caught.value.next_step}"
+    assert not {"connect,", "integrity", "backlog,"} & set(caught.value.next_step.split())
 
 
 def test_a_bound_on_a_time_is_the_second_goal_where_none_is_named() -> None:

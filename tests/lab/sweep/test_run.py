@@ -20,7 +20,9 @@ from contextlab.lab.sweep import run as sweeping
 from contextlab.lab.sweep.evaluate import How
 from contextlab.lab.sweep.plan import Planned, planned
 from contextlab.lab.sweep.run import MOST_SPOILT, Sweeper, SweepOptions, race_of
-from contextlab.model import Settings
+from contextlab.model import Record, Settings, UnableError, UsageError
+from contextlab.reports.pareto.live import Scope
+from contextlab.reports.parts.summary import next_command
 
 SPEC = registry.parse_target("fake:caps")
 BUDGET_S = 300.0
@@ -103,6 +105,76 @@ def cut(folder: Path, other: Path, num: int) -> Path:
     return other
 
 
+def test_a_resume_that_is_refused_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept(tmp_path / "whole", Machine(), monkeypatch)
+    kept = (tmp_path / "whole" / RECORD).read_bytes()
+    before = read_run(tmp_path / "whole" / RECORD)
+    for axes, budget_s, says in (
+        (["slots=1,2"], BUDGET_S, "repeat the words"),
+        (["slots=1,2,4", "concurrency=1,2,4,8"], 2.0, "larger budget"),
+    ):
+        other = SweepOptions(planned=planned(SPEC, axes=axes, budget_s=budget_s, seed=4), how=How())
+        with pytest.raises(UsageError) as caught:
+            Sweeper(SPEC, tmp_path / "whole", Options(command="pareto"), sweeping=other, before=before)
+        assert says in caught.value.next_step
+    for spec, same, says in (
+        (registry.parse_target("fake:rejects"), False, "target"),
+        (SPEC, True, "prompts"),
+    ):
+        words = {"axes": ["slots=1,2,4", "concurrency=1,2,4,8"], "budget_s": BUDGET_S, "same_prompts": same}
+        other = SweepOptions(planned=planned(spec, **words), how=How(same_prompts=same))  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=f"other words for: {says}$"):
+            Sweeper(spec, tmp_path / "whole", Options(command="pareto"), sweeping=other, before=before)
+    assert (tmp_path / "whole" / RECORD).read_bytes() == kept
+
+
+@pytest.mark.parametrize("search", ["race", "optuna"])
+def test_a_budget_that_reaches_for_nothing_is_refused(search: str) -> None:
+    if search == "optuna":
+        pytest.importorskip("optuna")
+    with pytest.raises(UsageError, match=r"budget=2 s: .* takes about \d+ s"):
+        race_of(SweepOptions(planned=plan_of(2.0), how=How(), search=search))
+
+
+def test_a_damaged_record_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept(tmp_path / "whole", Machine(), monkeypatch)
+    with (tmp_path / "whole" / RECORD).open("a", encoding="utf-8") as out:
+        out.write('{"kind":"measurement","at_s":1.0,"measurement":{"settings":{},"block":"x"}}\n')
+    with pytest.raises(UsageError, match="damaged"):
+        swept(tmp_path / "whole", Machine(), monkeypatch, resume=True)
+
+
+@dataclass(slots=True)
+class Leaving(Machine):
+    """A server that is not ours, and is gone after some evaluations."""
+
+    leaves_after: int = 0
+
+    def evaluate(
+        self, settings: Settings, block: int, *, baseline: bool = False, at_most_s: float = 0.0
+    ) -> Measurement:
+        """As any machine, until it is gone."""
+        if self.num >= self.leaves_after:
+            raise UnableError("GET http://127.0.0.1:9/v1/models: connection refused", "start it")
+        return Machine.evaluate(self, settings, block, baseline=baseline, at_most_s=at_most_s)
+
+
+def test_a_server_that_cannot_be_opened_speaks_against_no_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UnableError):
+        swept(tmp_path / "never", Leaving(), monkeypatch)
+    assert (read_run(tmp_path / "never" / RECORD).end or {})["exit"]["code"] == 4
+    code, measured = swept(tmp_path / "later", Leaving(leaves_after=20), monkeypatch)
+    run = read_run(tmp_path / "later" / RECORD)
+    assert code == 4
+    assert len(measured) == 20
+    assert {one.status for one in measured} == {Status.OK}
+    assert [finding.outcome.name for finding in run.findings] == ["OK"]
+    again = next_command(replace(run, header={"command": "pareto", "argv": ["pareto", "x"]}))
+    assert again == ["contextlab", "pareto", "x", "--resume", run.path]
+
+
 def shown(measurements: list[Measurement]) -> list[tuple[object, ...]]:
     return [(one.settings, one.block, one.baseline, one.values) for one in measurements]
 
@@ -122,6 +194,21 @@ def test_killed_and_resumed_it_measures_what_the_unbroken_one_does(
     assert shown(resumed[1]) == shown(whole)
     found = [sweeps.conclude(plan_of().sweep, measurements).frontier for measurements in (resumed[1], whole)]
     assert found[0].standings == found[1].standings
+
+
+def test_what_is_measured_now_is_told_as_the_display_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Record] = []
+    monkeypatch.setattr(sweeping, "time", SimpleNamespace(monotonic=Machine().monotonic))
+    monkeypatch.setattr(Sweeper, "_evaluator", lambda self: Machine())
+    options = SweepOptions(planned=plan_of(60.0), how=How(trust_host=True))
+    Sweeper(SPEC, tmp_path / "run", Options(command="pareto"), told.append, sweeping=options).run_sweep()
+    now = Scope(next(record for record in told if record["kind"] == "sweep"))
+    for record in told:
+        now.take(record)
+        if record["kind"] == "progress":
+            shown_settings = " ".join(f"{name}={value}" for name, value in record["settings"].items())
+            assert now.heartbeat(1.0).startswith(f"block {record['block'] + 1}: {shown_settings}, ")
+    assert any(record["kind"] == "progress" for record in told)
 
 
 def test_each_next_task_is_what_a_race_told_the_record_so_far_asks_for(
