@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from contextlab.analysis.concluding import count
 from contextlab.analysis.gate.contention import MOST_OTHERS_CORES, MOST_PRESSURE, MOST_STEAL
+from contextlab.analysis.quantities import count
 
 MOST_LOAD = 0.7
 """Load of one minute, of each core."""

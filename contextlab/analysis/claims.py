@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from contextlab.analysis.concluding import count
 from contextlab.analysis.prompts import slack_tokens
+from contextlab.analysis.quantities import count
 from contextlab.model import Finding, Knowledge, Outcome, Probe, Skip, Verdict
 
 LOST = frozenset({Outcome.TRUNCATED_HEAD, Outcome.TRUNCATED_MIDDLE, Outcome.TRUNCATED_TAIL, Outcome.SHIFTED})

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from contextlab.analysis.judging import FINAL, aftermath_evidence, common
+from contextlab.analysis.quantities import count
 from contextlab.analysis.remedies import remedy
 from contextlab.experiment import Experiment
 from contextlab.model import (
@@ -111,8 +112,3 @@ def conclude(
         ordered = [(0, "every outcome is allowed")]
     verdict = max((finding.verdict for finding in findings), default=Verdict.UNKNOWN)
     return verdict, ordered[0][0], ordered
-
-
-def count(number: int, noun: str) -> str:
-    """A number and its noun, in the plural where it is not one."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

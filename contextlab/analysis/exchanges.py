@@ -48,11 +48,6 @@ def fold(request: Request, events: Iterable[tuple[float, Event]]) -> Exchange:
     )
 
 
-def in_tokens(number: int) -> str:
-    """`1 token`, `2 tokens`."""
-    return f"{number} token" if number == 1 else f"{number} tokens"
-
-
 def timed_out(exchange: Exchange) -> bool:
     """Whether we gave up waiting."""
     return exchange.failure is not None and exchange.failure.where == "timeout"

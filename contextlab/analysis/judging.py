@@ -17,12 +17,12 @@ from contextlab.analysis.exchanges import (
     completion_tokens,
     duration_s,
     evidence,
-    in_tokens,
     prompt_tokens_read,
     still_flowing,
     timed_out,
     total_tokens,
 )
+from contextlab.analysis.quantities import count
 from contextlab.analysis.signatures import Recognised, recognise, recognise_lines
 from contextlab.model import (
     Evidence,
@@ -192,7 +192,7 @@ def _neighbours(seen: Observation) -> Iterator[Judgement]:
         failure = beside.failure
         recognised = recognise(failure.message, flavour=known.flavour) if failure else None
         words = failure.message[:200] if failure else "its stream stopped without an end"
-        where = f"after {in_tokens(len(beside.token_s))}" if beside.token_s else "before its first token"
+        where = f"after {count(len(beside.token_s), 'token')}" if beside.token_s else "before its first token"
         yield Judgement(
             outcome=Outcome.NEIGHBOUR_ABORTED,
             why=f"another client's small stream was ended {where}: {words}",
@@ -249,7 +249,7 @@ def read(exchange: Exchange, known: Knowledge, *, accepted_tokens: int = 0, log_
         return _ran_past(exchange, known, numbers)
     if not exchange.done or exchange.finish_reason is None:
         missing = "[DONE]" if exchange.finish_reason is not None else "a finish_reason"
-        why = f"the reply stopped after {in_tokens(len(exchange.token_s))} without {missing}"
+        why = f"the reply stopped after {count(len(exchange.token_s), 'token')} without {missing}"
         return Judgement(outcome=Outcome.CUT, why=why, layer=Layer.GATEWAY, evidence=numbers)
     if not exchange.text and not (exchange.usage and exchange.usage.completion_tokens):
         why = f"success (finish_reason {exchange.finish_reason}) with nothing in it"
@@ -258,19 +258,17 @@ def read(exchange: Exchange, known: Knowledge, *, accepted_tokens: int = 0, log_
     if shifted is not None:
         return shifted
     if past := tokens_past_positions(exchange, known):
-        why = (
-            f"answered without an error, {in_tokens(past)} past the model's positions: nothing says what that is worth"
-        )
+        beyond = f"{count(past, 'token')} past the model's positions"
+        why = f"answered without an error, {beyond}: nothing says what that is worth"
         return Judgement(
             outcome=Outcome.UNKNOWN, why=why, layer=Layer.POSITIONS, evidence={**numbers, "tokens_past": past}
         )
     asked, got = exchange.request.reply_tokens, completion_tokens(exchange)
     if exchange.finish_reason == "length" and (asked is None or got < asked):
-        why = f"the reply ended at the window after {in_tokens(got)}, finish_reason length"
+        why = f"the reply ended at the window after {count(got, 'token')}, finish_reason length"
         return Judgement(outcome=Outcome.CAPPED, why=why, evidence=numbers)
-    return Judgement(
-        outcome=Outcome.OK, why=f"answered: {in_tokens(got)}, finish_reason {exchange.finish_reason}", evidence=numbers
-    )
+    why = f"answered: {count(got, 'token')}, finish_reason {exchange.finish_reason}"
+    return Judgement(outcome=Outcome.OK, why=why, evidence=numbers)
 
 
 def _flowing(exchange: Exchange, known: Knowledge, log_lines: Sequence[str]) -> Judgement:
@@ -282,7 +280,7 @@ def _flowing(exchange: Exchange, known: Knowledge, log_lines: Sequence[str]) -> 
     slid = shift(exchange, known, log_lines=log_lines)
     if slid is not None:
         return slid
-    why = f"still replying after {in_tokens(got)} when the time was up: give it more with --timeout"
+    why = f"still replying after {count(got, 'token')} when the time was up: give it more with --timeout"
     return Judgement(outcome=Outcome.UNKNOWN, why=why, evidence=numbers)
 
 
@@ -291,7 +289,7 @@ def _ran_past(exchange: Exchange, known: Knowledge, numbers: Evidence) -> Judgem
     limit = (
         f"max_tokens {asked}" if asked is not None else f"a window of {known.limits.context_tokens} and no max_tokens"
     )
-    why = f"the reply still ran after {in_tokens(got)}, with {limit}; the client left"
+    why = f"the reply still ran after {count(got, 'token')}, with {limit}; the client left"
     return Judgement(
         outcome=Outcome.RUNAWAY, why=why, evidence={**numbers, "window_tokens": known.limits.context_tokens}
     )
@@ -369,14 +367,14 @@ def _failed(exchange: Exchange, known: Knowledge, accepted_tokens: int) -> Judge
         case "timeout":
             return Judgement(outcome=Outcome.HUNG, why=failure.message or "no answer in time", evidence=numbers)
         case "transport" | "connect":
-            why = f"the connection broke after {in_tokens(len(exchange.token_s))}: {failure.message}"
+            why = f"the connection broke after {count(len(exchange.token_s), 'token')}: {failure.message}"
             return Judgement(outcome=Outcome.CUT, why=why, layer=Layer.GATEWAY, evidence=numbers)
         case "protocol":
             why = f"the answer is not what the API promises: {failure.message}"
             return Judgement(outcome=Outcome.REJECTED_BADLY, why=why, layer=Layer.GATEWAY, evidence=numbers)
         case "exception":
             judged = raised(failure.error_type, failure.message, known, numbers)
-            when = f"after {in_tokens(len(exchange.token_s))} of the reply: " if exchange.token_s else ""
+            when = f"after {count(len(exchange.token_s), 'token')} of the reply: " if exchange.token_s else ""
             return replace(judged, why=f"{when}{judged.why}")
     recognised = recognise(
         f"{failure.error_type}: {failure.message}" if failure.error_type else failure.message, flavour=known.flavour
@@ -386,7 +384,7 @@ def _failed(exchange: Exchange, known: Knowledge, accepted_tokens: int) -> Judge
         why = f"refused for another reason than the window: {failure.message[:200]}"
         return Judgement(outcome=Outcome.UNKNOWN, why=why, layer=Layer.GATEWAY, evidence=numbers)
     if failure.where == "stream":
-        when = f"after {in_tokens(len(exchange.token_s))}" if exchange.token_s else "instead of an answer"
+        when = f"after {count(len(exchange.token_s), 'token')}" if exchange.token_s else "instead of an answer"
         why = f"an error inside HTTP {exchange.status}, {when}: {failure.message[:200]}"
         return Judgement(outcome=Outcome.REJECTED_BADLY, why=why, layer=layer, evidence=numbers)
     status = failure.status or 0

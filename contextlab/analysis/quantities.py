@@ -96,12 +96,17 @@ def quantity(name: str, text: str, kind: str, *, low: float, high: float = LONGE
     return value
 
 
-def num_of(count: float, words: str) -> str:
+def count(number: int, noun: str) -> str:
+    """A number and its noun, in the plural where it is not one: `1 probe`, `2 probes`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def num_of(number: float, words: str) -> str:
     """`3 packets dropped`, `1 packet dropped`: `words` begin with their noun in the plural."""
     noun, space, rest = words.partition(" ")
-    if f"{count:.0f}" == "1":
+    if f"{number:.0f}" == "1":
         noun = f"{noun[:-3]}y" if noun.endswith("ies") else noun.removesuffix("s")
-    return f"{count:.0f} {noun}{space}{rest}"
+    return f"{number:.0f} {noun}{space}{rest}"
 
 
 def shown_seconds(value_s: float) -> str:

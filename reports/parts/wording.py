@@ -9,7 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from contextlab.analysis.quantities import count
 from contextlab.model import Evidence, Finding, Verdict
+
+num = count
+"""`1 probe`, `2 probes`."""
 
 MARKS = {Verdict.PASS: "✓", Verdict.UNKNOWN: "?", Verdict.FAIL: "✗"}
 """One mark a verdict, so that colour is never the only sign."""
@@ -68,11 +72,6 @@ def value(thing: object) -> str:
     if isinstance(thing, float):
         return f"{thing:.0f}" if thing.is_integer() or abs(thing) >= 10_000 else f"{thing:.4g}"
     return quote(str(thing))
-
-
-def num(count: int, noun: str) -> str:
-    """`num(1, "probe")` is "1 probe", `num(2, "probe")` "2 probes"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def listed(names: Sequence[str], most: int | None = None) -> str:

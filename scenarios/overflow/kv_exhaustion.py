@@ -7,9 +7,10 @@ still while the health endpoint is green is a hang.
 from collections.abc import Iterable
 from random import Random
 
-from contextlab.analysis.exchanges import answered, in_tokens, ttft_s
+from contextlab.analysis.exchanges import answered, ttft_s
 from contextlab.analysis.judging import read, worst
 from contextlab.analysis.prompts import marked, usual_api
+from contextlab.analysis.quantities import count
 from contextlab.analysis.signatures import recognise
 from contextlab.model import (
     FITS,
@@ -112,9 +113,8 @@ def _reading(exchange: Exchange, known: Knowledge) -> Judgement:
         and recognised.kind == "pool"
         and exchange.request.name != "larger"
     ):
-        when = (
-            f"ended after {in_tokens(len(exchange.token_s))}" if exchange.token_s else "refused before its first token"
-        )
+        got = len(exchange.token_s)
+        when = f"ended after {count(got, 'token')}" if got else "refused before its first token"
         why = f"{when}, because all together were too large for the KV cache: {failure.message[:160]}"
         return Judgement(outcome=Outcome.NEIGHBOUR_ABORTED, why=why, layer=Layer.KV_CACHE, evidence=judged.evidence)
     return judged

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
-from contextlab.analysis.exchanges import answered, completion_tokens, in_tokens
+from contextlab.analysis.exchanges import answered, completion_tokens
 from contextlab.analysis.judging import ENDLESS_WINDOWS, read, shift
 from contextlab.analysis.prompts import marked, usual_api
+from contextlab.analysis.quantities import count
 from contextlab.model import Judgement, Knowledge, Observation, Outcome, Plan, Probe, Request, Scenario
 
 ROOM_TOKENS = 24
@@ -50,9 +51,8 @@ def judge(probe: Probe, seen: Observation) -> Iterable[Judgement]:
     for exchange in seen.exchanges:
         judged = read(exchange, seen.knowledge, log_lines=seen.log_lines)
         if judged.outcome is Outcome.OK and answered(exchange) and completion_tokens(exchange) < ROOM_TOKENS - 1:
-            why = (
-                f"the model ended its reply after {in_tokens(completion_tokens(exchange))}, before the window was full"
-            )
+            length = count(completion_tokens(exchange), "token")
+            why = f"the model ended its reply after {length}, before the window was full"
             yield Judgement(outcome=Outcome.UNKNOWN, why=why, evidence=judged.evidence)
             continue
         slid = shift(exchange, seen.knowledge, log_lines=seen.log_lines)

@@ -16,9 +16,9 @@ from difflib import get_close_matches
 from typing import Literal
 
 from contextlab.analysis import quantities
-from contextlab.analysis.concluding import count
 from contextlab.analysis.gate.nouns import Block, Budget, BudgetResult, BudgetVerdict, Measure, Plan
 from contextlab.analysis.gate.trimmed import trimmed
+from contextlab.analysis.quantities import count
 from contextlab.model import UsageError
 
 MEASURED = ("ttft", "itl", "e2e")

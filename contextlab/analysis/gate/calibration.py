@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import stdev
 
-from contextlab.analysis.concluding import count
 from contextlab.analysis.gate.contention import contention
 from contextlab.analysis.gate.exact import unstable_names
 from contextlab.analysis.gate.metrics import MANY_BLOCKS, Seen, seen, smallest_effect, value_of
 from contextlab.analysis.gate.nouns import METRICS, MIN_BLOCKS, Block, Calibration, Metric, MetricNoise, Plan
 from contextlab.analysis.gate.trimmed import Estimate, reach, with_blocks
+from contextlab.analysis.quantities import count
 
 BIAS_LEVEL = 0.005
 """Of each side of the interval that must hold 0 where both arms are the same."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from contextlab.analysis.concluding import count
 from contextlab.analysis.gate.budgets import judge_budgets
 from contextlab.analysis.gate.contention import MOST_LEFT_OUT, contention, hopeless
 from contextlab.analysis.gate.exact import exact_differences, rates
@@ -41,6 +40,7 @@ from contextlab.analysis.gate.nouns import (
     Plan,
     RateResult,
 )
+from contextlab.analysis.quantities import count
 from contextlab.model import UsageError
 
 _WEIGHT = (1, 4, 5, 3, 0)

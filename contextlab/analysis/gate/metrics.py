@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from contextlab.analysis.concluding import count
 from contextlab.analysis.gate.nouns import (
     CONFIRMING_LEVEL,
     MIN_BLOCKS,
@@ -29,6 +28,7 @@ from contextlab.analysis.gate.nouns import (
     Plan,
 )
 from contextlab.analysis.gate.trimmed import Estimate, reach, trimmed, trimmed_difference, with_blocks
+from contextlab.analysis.quantities import count
 
 MANY_BLOCKS = 200
 """More than this nobody runs."""

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from contextlab.analysis.concluding import count
 from contextlab.analysis.gate.nouns import MIN_BLOCKS, Calibration, Fingerprint, Measure
 from contextlab.analysis.gate.stored import BASELINE_SCHEMA, Baseline, Stored, as_baseline, read
+from contextlab.analysis.quantities import count
 from contextlab.lab.journal import find_run, plain, read_run
 from contextlab.model import NothingMeasured, UnableError, UsageError
 

@@ -16,7 +16,6 @@ from random import Random
 
 import msgspec
 
-from contextlab.analysis.concluding import count
 from contextlab.analysis.gate.calibration import calibrate
 from contextlab.analysis.gate.judging import next_blocks
 from contextlab.analysis.gate.nouns import (
@@ -39,6 +38,7 @@ from contextlab.analysis.gate.stored import (
     plan_of,
     read,
 )
+from contextlab.analysis.quantities import count
 from contextlab.lab.gate.arm import Arm
 from contextlab.lab.gate.prints import fingerprint
 from contextlab.lab.run import Lab, Options

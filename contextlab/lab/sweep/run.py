@@ -19,8 +19,8 @@ from typing import Protocol
 import msgspec
 
 from contextlab import registry
-from contextlab.analysis.concluding import count
 from contextlab.analysis.frontier import Membership, Status
+from contextlab.analysis.quantities import count
 from contextlab.analysis.racing import Race, Result, Task
 from contextlab.analysis.sweeps import (
     GIVEN_UP,

@@ -51,6 +51,7 @@ def late_s(sample: Sample) -> float:
     return sample.content_s[0] - sample.due_s
 
 
+@pytest.mark.calm
 def test_a_pause_of_the_target_hurts_every_request_that_was_due_in_it(tmp_path: Path) -> None:
     """Ten seconds at 20 requests/s, or a second at 200: about 200 bad samples, where a closed loop of 4 sees 4."""
     pause_s, rate = (10.0, 20.0) if os.environ.get(FULL_SIZE) else (1.0, 200.0)
@@ -69,6 +70,7 @@ def test_a_pause_of_the_target_hurts_every_request_that_was_due_in_it(tmp_path: 
     assert len(closed.samples) > 4 * 4
 
 
+@pytest.mark.calm
 def test_a_client_that_stood_still_says_so(tmp_path: Path) -> None:
     with Scripted() as server:
         one = loads.order(server.port, ["/whole"], times=[number / 100 for number in range(80)])
