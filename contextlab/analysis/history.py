@@ -31,6 +31,8 @@ MIN_RUNS = 10
 """Of fewer no split can be told from chance at `LEVEL`: there are too few ways to arrange them."""
 MAX_RUNS = 100
 """Older runs are shown, and not looked at."""
+ROUNDING = 1e-12
+"""Relative differences below this are those of the arithmetic."""
 MIN_SIDE = 2
 """A change has to last: the last run alone is never one."""
 LEVEL = 0.01
@@ -207,11 +209,13 @@ def _with(
 
 
 def autocorrelation(values: Sequence[float]) -> float:
-    """Lag-1 autocorrelation: Σ (xₜ − x̄)(xₜ₊₁ − x̄) / Σ (xₜ − x̄)²; 0 where all values are equal."""
+    """Lag-1 autocorrelation: Σ (xₜ − x̄)(xₜ₊₁ − x̄) / Σ (xₜ − x̄)²; 0 where all values are equal, to `ROUNDING`."""
     mean = math.fsum(values) / len(values)
     centred = [value - mean for value in values]
     whole = math.fsum(each * each for each in centred)
-    return sum(a * b for a, b in pairwise(centred)) / whole if whole else 0.0
+    if whole <= len(values) * (ROUNDING * mean) ** 2:
+        return 0.0
+    return sum(a * b for a, b in pairwise(centred)) / whole
 
 
 def cusum(values: Sequence[float]) -> float:

@@ -80,7 +80,7 @@ def test_a_quota_of_half_a_core_is_found_and_confirmed(tmp_path: Path) -> None:
     assert all(block["candidate"]["host"].get("throttled") in (0, None) for block in blocks)  # the arm's, not ours
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_a_target_against_itself_is_never_worse_whatever_interrupts(tmp_path: Path) -> None:
     words = ("gate", "run", "--base", FAKE, "--candidate", FAKE, *SHORT, *SMALL, "--trust-host")
     running = Running((*words, "-o", "run"), tmp_path)

@@ -86,7 +86,7 @@ def test_a_refusal_is_told_again_for_a_short_while(bench: Bench) -> None:
     assert bench.counts["redis_puts"] == 0
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_a_client_that_leaves_takes_its_request_along_unless_others_want_it(tmp_path: Path) -> None:
     with running(tmp_path, token_delay_s=0.05) as slow:
         stays = open_stream(slow.tier.address, "long", max_tokens=40)
@@ -102,7 +102,7 @@ def test_a_client_that_leaves_takes_its_request_along_unless_others_want_it(tmp_
         assert (slow.counts["origin_requests"], slow.counts["joined"]) == (1, 1)
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_many_at_once_are_one_request_at_the_target_and_all_get_the_same(tmp_path: Path) -> None:
     with running(tmp_path, token_delay_s=0.05) as slow, ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: slow.ask("same", max_tokens=8), range(8)))

@@ -48,7 +48,7 @@ def is_back(bench: Bench) -> bool:
     return bench.counts["redis_puts"] > before
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_refused(bench: Bench) -> None:
     evidence = bench.inflicted(placed("redis-refused"), "a", "b", "new", "newer", "newest")
     assert evidence.landed.proven, evidence.landed.why
@@ -61,7 +61,7 @@ def test_refused(bench: Bench) -> None:
     assert bench.counts["breaker_open_s"] >= 0.5
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 @pytest.mark.parametrize(("delay_s", "in_time"), [(0.12, True), (0.8, False)])
 def test_slow(bench: Bench, delay_s: float, in_time: bool) -> None:
     """Within the tier's time limit an answer is late; beyond it there is none, and the breaker opens."""
@@ -101,7 +101,7 @@ def test_flushed_with_nothing_to_lose_is_not_proven(bench: Bench) -> None:
     assert bench.inflicted(placed("redis-flushed")).landed.proven is False
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_restarted_again_and_again(bench: Bench) -> None:
     fault = placed("redis-restarted", down_s=0.3, up_s=0.3)
     evidence = bench.inflicted(fault, "a", "b", for_s=1.0)
@@ -126,7 +126,7 @@ def test_full_with_room_enough_is_not_proven(bench: Bench) -> None:
     assert bench.inflicted(placed("redis-full", room_bytes=1 << 30), "more").landed.proven is False
 
 
-@pytest.mark.alone
+@pytest.mark.calm
 def test_without_guards_each_miss_waits_for_redis_and_goes_on_alone(tmp_path: Path) -> None:
     with running(tmp_path, Tier(local_entries=1, guards=False)) as bare:
         for prompt in ("a", "b"):
