@@ -37,7 +37,7 @@ demo: setup
 of = $(shell grep -rlE 'pytest\.mark\.$(1)' tests --include='test_*.py')
 test: setup-dev
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not alone and not calm'
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m calm $(call of,calm)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m calm $(call of,calm)
 	$(BIN)/python -m pytest -m alone $(call of,alone)
 
 # The gate on itself: a target against the same target is never worse (1) and never dies (4). A busy machine leaves it

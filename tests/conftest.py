@@ -19,6 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 LONGEST = (
+    "scenarios/test_cache_outage_run",
+    "scenarios/test_health_honesty",
     "engine/test_llama",
     "scenarios/test_fakes",
     "test_action",
@@ -28,6 +30,7 @@ LONGEST = (
     "cli/test_bad_servers",
     "scenarios/test_memory_runs",
     "cli/test_bad_input",
+    "cli/test_gate",
     "reports/test_html",
 )
 """Files of tests that take half a minute and more."""

@@ -33,7 +33,7 @@ from tests.quality.undo_driver import LENGTH_S, WIRE
 
 HERE = Path(__file__).parent
 NUM_POINTS = 200
-NUM_LANES = 8
+NUM_LANES = 6
 CLEAN_WITHIN_S = 2.0
 WAYS: dict[str, tuple[str, ...]] = {
     "balloon": ("of=group,size=8MB", "of=host,size=8MB"),

@@ -116,26 +116,37 @@ class TargetHands:
 
     def helper(self, argv: Sequence[str], *, cpus: Sequence[int] = ()) -> Victim:
         """Start a process of ours under a keeper, so that it dies with the tool from its first moment on."""
-        process = KeptProcess(argv, log=Path(os.devnull))
-        pid = process.pid
-        started = None if pid is None else steps.started_of(pid)
-        if pid is None or started is None:
+        process, victim = self._start(argv)
+        if victim is None:
             process.close()
             raise UnableError(f"a helper did not start: {argv[0]}", "is the machine out of processes or memory?")
-        victim = Victim(pid=pid, started=started, name=Path(argv[0]).name)
-        self._helpers[victim] = process
-        self._record(steps.end_process(pid, started))
         if cpus:
-            os.sched_setaffinity(pid, cpus)
+            os.sched_setaffinity(victim.pid, cpus)
         return victim
 
     def helper_within(self, controller: str, argv: Sequence[str]) -> Victim:
         """A helper that lives in the target's group of this controller."""
+        return self.helper(self._within(controller, argv))
+
+    def _start(self, argv: Sequence[str]) -> tuple[KeptProcess, Victim | None]:
+        """A process of ours, on record as something to end; None: it has ended by now, if it began at all."""
+        process = KeptProcess(argv, log=Path(os.devnull))
+        pid = process.pid
+        started = None if pid is None else steps.started_of(pid)
+        if pid is None or started is None:
+            return process, None
+        victim = Victim(pid=pid, started=started, name=Path(argv[0]).name)
+        self._helpers[victim] = process
+        self._record(steps.end_process(pid, started))
+        return process, victim
+
+    def _within(self, controller: str, argv: Sequence[str]) -> list[str]:
+        """The words of a helper that first joins the target's group of this controller."""
         group = self.group(controller)
         if group is None:
             raise UnableError(f"no control group of {controller} can be made for the target", groups.AS_ROOT)
         procs = str(group.place.folder / "cgroup.procs")
-        return self.helper([sys.executable, "-m", "contextlab.lab.host.hogs", "join", procs, *argv])
+        return [sys.executable, "-m", "contextlab.lab.host.hogs", "join", procs, *argv]
 
     # ── disks ──
 
@@ -163,9 +174,10 @@ class TargetHands:
         argv = disks.writing(path, num_bytes)
         began_s = time.monotonic()
         within = self._disk_controller
-        victim = self.helper_within(within, argv) if within else self.helper(argv)
-        process = self._helpers.pop(victim)
+        process, victim = self._start(self._within(within, argv) if within else argv)
         end = process.wait(disks.WRITE_WITHIN_S)
+        if victim is not None:
+            del self._helpers[victim]
         process.close()
         return disks.error_of(end), time.monotonic() - began_s
 

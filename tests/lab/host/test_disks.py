@@ -33,6 +33,16 @@ def mounts(folder: Path) -> int:
     return steps.num_mounts(str(folder))
 
 
+def test_a_write_that_is_over_before_anybody_looks_is_none_the_less_told(
+    mark: dict[str, str], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(mark, tmp_path) as one:
+        hands = one.hands()
+        monkeypatch.setattr(steps, "started_of", lambda pid: None)  # as of a process that has ended
+        assert hands.try_write(str(cache), 10_000)[0] == ""
+        assert (cache / "kept").read_text() == "before"
+
+
 @needs_root
 def test_a_full_disk_shows_its_files_and_takes_only_what_is_free(
     mark: dict[str, str], cache: Path, tmp_path: Path
