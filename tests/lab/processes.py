@@ -44,10 +44,11 @@ def _environment(process: Path) -> bytes:
 
 def commands(processes: list[psutil.Process]) -> list[str]:
     """What they are, for a message."""
-    return [" ".join(_command(process))[:120] for process in processes]
+    return [" ".join(words(process))[:120] for process in processes]
 
 
-def _command(process: psutil.Process) -> list[str]:
+def words(process: psutil.Process) -> list[str]:
+    """The words that a process was started with; none where it is gone by now."""
     try:
         return list(process.cmdline())
     except psutil.Error:
@@ -66,7 +67,7 @@ def keepers(mark: dict[str, str]) -> list[int]:
     return [
         process.pid
         for process in marked(mark)
-        if _leads_a_session(process) and any(KEEPER in word for word in _command(process))
+        if _leads_a_session(process) and any(KEEPER in word for word in words(process))
     ]
 
 

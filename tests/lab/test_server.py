@@ -18,7 +18,7 @@ import pytest
 from contextlab.lab import server as lab_server
 from contextlab.lab.server import OwnedServer
 from contextlab.model import ServerCommand, UnableError, UsageError
-from tests.lab.processes import marked, until
+from tests.lab.processes import marked, until, words
 
 pytestmark = pytest.mark.process
 
@@ -215,7 +215,7 @@ def test_restart_of_one_that_hangs(mark: dict[str, str], log: Path) -> None:
         before = server.process
         server.restart()
         assert before.poll() is not None
-        assert len([one for one in marked(mark) if SERVER in one.cmdline() and one.pid == server.process.pid]) == 1
+        assert len([one for one in marked(mark) if SERVER in words(one) and one.pid == server.process.pid]) == 1
 
 
 def test_restart_that_fails(mark: dict[str, str], log: Path, tmp_path: Path) -> None:

@@ -135,21 +135,22 @@ class Stream:
         body = json.dumps({"prompt": prompt, "stream": True, "max_tokens": 200, "ignore_eos": True}).encode()
         head = "POST /v1/completions HTTP/1.1", "Host: x", f"Content-Length: {len(body)}"
         self._socket.sendall("\r\n".join((*head, "", "")).encode() + body)
-        self.raw = b""
-        while b"data:" not in self.raw and not self._read():
-            pass
+        self.raw, self._ended = b"", ""
+        while b"data:" not in self.raw and not self._ended:
+            self._read()
 
     def end(self) -> str:
         """Read to its end; how the transport ended it: "whole", "fin" or "reset"."""
         with self._socket:
-            while not (ended := self._read()):
-                pass
-            return ended
+            while not self._ended:
+                self._read()
+            return self._ended
 
-    def _read(self) -> str:
+    def _read(self) -> None:
         try:
             data = self._socket.recv(65536)
         except ConnectionResetError:
-            return "reset"
+            self._ended = "reset"
+            return
         self.raw += data
-        return "whole" if self.raw.endswith(b"\r\n0\r\n\r\n") else "" if data else "fin"
+        self._ended = "whole" if self.raw.endswith(b"\r\n0\r\n\r\n") else "" if data else "fin"

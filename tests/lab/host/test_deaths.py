@@ -16,7 +16,7 @@ from contextlab.lab.host.deaths import Deaths
 from contextlab.lab.server import OwnedServer
 from contextlab.model import ServerCommand, UnableError
 from tests.lab.host.killing import Stream, fake, root, running
-from tests.lab.processes import marked, until
+from tests.lab.processes import marked, until, words
 from tests.lab.test_server import http_server, script
 
 pytestmark = pytest.mark.process
@@ -127,7 +127,7 @@ def test_closing_ends_a_start_that_is_under_way(mark: dict[str, str], tmp_path: 
 
     thread = threading.Thread(target=restart)
     thread.start()
-    until(lambda: len([one for one in marked(mark) if "sleep" in one.cmdline()]) == 1, "its second start")
+    until(lambda: len([one for one in marked(mark) if "sleep" in words(one)]) == 1, "its second start")
     began_s = time.monotonic()
     server.close()
     thread.join(10.0)
