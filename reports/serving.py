@@ -5,7 +5,7 @@ The first line begins with READY and the address, for whoever waits for it in a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from contextlab.analysis import quantities
 from contextlab.experiment import FaultEvidence, Placed
@@ -27,13 +27,12 @@ def ready(url: str, target: str, faults: Sequence[Placed], forever_s: float, log
     ]
 
 
-def passed(
-    num_connections: int, num_open: int, num_refused: int, num_bytes: int, evidence: Sequence[FaultEvidence]
-) -> str:
-    """What has come through, in one line."""
-    parts = [num(num_connections, "connection"), f"{num_open} open"]
-    parts += [f"{num_refused} refused by the target"] if num_refused else []
-    parts += [f"{quantities.shown('size', num_bytes)} to clients", *map(_did, evidence)]
+def passed(counters: Mapping[str, float], evidence: Sequence[FaultEvidence]) -> str:
+    """What has come through, in one line, by the counters of the link process."""
+    parts = [num(int(counters["connections"]), "connection"), f"{counters['open_connections']:.0f} open"]
+    if refused := counters["refused_connections"]:
+        parts.append(f"{refused:.0f} refused by the target")
+    parts += [f"{quantities.shown('size', counters['down_bytes'])} to clients", *map(_did, evidence)]
     return ", ".join(parts)
 
 

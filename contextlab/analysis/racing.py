@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from random import Random
 from statistics import fmean, median
 
+from contextlab.analysis import quantities
 from contextlab.analysis.axes import Lattice, config_hash, restarting_rarely, server_part
 from contextlab.analysis.frontier import (
     Frontier,
@@ -220,7 +221,7 @@ class Race:
                     why = f"unlikely (probability {one.probability:.2f}), but not excluded by repeats: {count}"
                 else:
                     left = self._affordable()
-                    why = f"repeats: {count}; the budget leaves {left} evaluation{'' if left == 1 else 's'}"
+                    why = f"repeats: {count}; the budget leaves {quantities.count(left, 'evaluation')}"
                 found.append(Undecided(settings=one.point.settings, why=why))
         never = sum(not told for told in self._told)
         if never:
@@ -276,7 +277,7 @@ class Race:
         least = min(count, MIN_SCREEN)
         if self._budget < (least + 1) * self._expected:
             needed = f"{(least + 1) * self._expected:g}{self._unit}"
-            need = f"one round of {least} setting{'' if least == 1 else 's'} and the baseline takes about {needed}"
+            need = f"one round of {quantities.count(least, 'setting')} and the baseline takes about {needed}"
             raise UsageError(
                 f"budget={self._budget:g}{self._unit}: {need}",
                 f"give a larger budget, at least {needed}, or shorter evaluations",

@@ -31,7 +31,7 @@ from contextlab.analysis.grounds import Value, evidence, key, shown
 from contextlab.analysis.honesty import judgements as judge_honesty
 from contextlab.analysis.judging import signal_behind
 from contextlab.analysis.phases import disturbances, last_sent_s
-from contextlab.analysis.quantities import shown_seconds
+from contextlab.analysis.quantities import count, shown_seconds
 from contextlab.analysis.release import judge_release
 from contextlab.analysis.signatures import recognise_lines
 from contextlab.analysis.study import Study, study
@@ -177,7 +177,7 @@ def _lag(seen: Study, numbers: Evidence) -> Iterator[Judgement]:
         "client_cpu_share": shown(max(_busy_share(worker) for worker in workers)),
         "client_lateness_limit_s": shown(limit_s),
     }
-    more = f" (and {len(said) - 1} more sign{'' if len(said) == 2 else 's'})" if len(said) > 1 else ""
+    more = f" (and {count(len(said) - 1, 'more sign')})" if len(said) > 1 else ""
     why = f"the client itself {said[0]}{more}: its times may be its own and not the target's"
     yield _unknown(why, {**numbers, **facts})
 

@@ -234,12 +234,15 @@ def read(records: Iterable[Record]) -> tuple[Sweep | None, tuple[Measurement, ..
     sweep: Sweep | None = None
     reference: tuple[float, ...] | None = None
     measurements: list[Measurement] = []
-    for record in records:
-        match record.get("kind"):
-            case "sweep":
-                sweep = msgspec.convert(record["sweep"], Sweep)
-            case "measurement":
-                measurements.append(msgspec.convert(record["measurement"], Measurement))
-            case "reference":
-                reference = tuple(map(float, record["reference"]))
+    try:
+        for record in records:
+            match record.get("kind"):
+                case "sweep":
+                    sweep = msgspec.convert(record["sweep"], Sweep)
+                case "measurement":
+                    measurements.append(msgspec.convert(record["measurement"], Measurement))
+                case "reference":
+                    reference = tuple(map(float, record["reference"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise msgspec.ValidationError(str(error)) from None
     return sweep, tuple(measurements), reference

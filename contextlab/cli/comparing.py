@@ -27,7 +27,7 @@ def compared(old: str, new: str, runs: Path, *, as_json: bool) -> int:
         run = read_run(find_run(name, runs))
         try:
             sweep, measurements, reference = sweeps.read(run.records)
-        except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+        except msgspec.ValidationError as error:
             raise NothingMeasured(f"run={name!r}: damaged: {error}", "measure it again") from None
         if sweep is None:
             raise NothingMeasured(f"run={name!r}: holds no sweep", "name two runs of contextlab pareto")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -115,8 +116,7 @@ def _watch(serving: Serving, tell: _Teller) -> None:
 def _passed(serving: Serving) -> str:
     from contextlab.reports import serving as words
 
-    now = serving.passed()
-    return words.passed(now.num_connections, now.num_open, now.num_refused, now.num_bytes, now.faults)
+    return words.passed(*serving.passed())
 
 
 class _Teller:
@@ -131,14 +131,9 @@ class _Teller:
         if self._quiet:
             return
         if sys.stderr.isatty():
-            typer.echo(f"\r\x1b[K{text[: _width() - 1]}", err=True, nl=False)
+            width = shutil.get_terminal_size().columns
+            typer.echo(f"\r\x1b[K{text[: width - 1]}", err=True, nl=False)
         elif said and text != self._last and time.monotonic() - self._told_s >= HEARTBEAT_S:
             self._told_s = time.monotonic()
             self._last = text
             typer.echo(text, err=True)
-
-
-def _width() -> int:
-    import shutil
-
-    return shutil.get_terminal_size().columns

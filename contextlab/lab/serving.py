@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -26,18 +25,6 @@ from contextlab.model import ProcessEnd, TargetSpec, UnableError, UsageError
 
 FOREVER_S = 10 * 365 * 86_400.0
 """How long a fault acts for which no window was named."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
-    """What came through until now. `num_bytes`: to the clients; `num_open`, `num_refused`: connections that are open,
-    that the target refused."""
-
-    num_connections: int
-    num_open: int
-    num_refused: int
-    num_bytes: int
-    faults: tuple[FaultEvidence, ...] = ()
 
 
 def on_stream(texts: Sequence[str], *, allow_emulation: bool = False) -> tuple[Placed, ...]:
@@ -77,7 +64,6 @@ class Serving:
         memory_limit_bytes: int | None = None,
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self.faults = tuple(faults)
         self._server: OwnedServer | None = None
         listening(port).close()  # a port that is taken is told before anything starts
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,12 +76,12 @@ class Serving:
             if speaks_tls(spec):
                 message = f"{spec.name}: it speaks TLS, and what is relayed here must be plain http"
                 raise UnableError(message, "name the server behind its TLS, on its own port")
-            packets = any(registry.plane_of(one) is Plane.PACKET for one in self.faults)
+            packets = any(registry.plane_of(one) is Plane.PACKET for one in faults)
             engine = EMULATED if packets else RELAY
             route = Route(where(spec), engine=engine, log=folder / "link.log", seed=seed, port=port)
             self._route = stack.enter_context(route)
-            if self.faults:
-                route.arm(self.faults, time.monotonic(), keep=False)
+            if faults:
+                route.arm(faults, time.monotonic(), keep=False)
             self._stack = stack.pop_all()
         self.url = "http://{}:{}".format(*route.address)
 
@@ -103,16 +89,9 @@ class Serving:
         """How the target ended; None while it runs, and of one that is not ours."""
         return self._server.process.poll() if self._server is not None else None
 
-    def passed(self) -> Passed:
-        """What came through until now. Raises UnableError where the link process has died."""
-        counters = self._route.counters()
-        return Passed(
-            num_connections=int(counters["connections"]),
-            num_open=int(counters["open_connections"]),
-            num_refused=int(counters["refused_connections"]),
-            num_bytes=int(counters["down_bytes"]),
-            faults=tuple(self._route.evidence()) if self.faults else (),
-        )
+    def passed(self) -> tuple[dict[str, float], list[FaultEvidence]]:
+        """What came through until now, and what each fault did. Raises UnableError where the link process has died."""
+        return self._route.report()
 
     def close(self) -> None:
         """Stop what was started; what is connected is cut."""

@@ -87,19 +87,22 @@ def read(records: Iterable[Record]) -> Stored | None:
     result: GateResult | None = None
     calibration: Calibration | None = None
     attempts = 0
-    for record in records:
-        match record.get("kind"):
-            case "gate":
-                begins = msgspec.convert(record["gate"], GateBegins, str_keys=True)
-                attempts, result = attempts + 1, None
-            case "block":
-                blocks.append(msgspec.convert(record["block"], Block, str_keys=True))
-            case "fingerprint":
-                prints[str(record["arm"])] = msgspec.convert(record["fingerprint"], Fingerprint, str_keys=True)
-            case "gate_result":
-                result = msgspec.convert(record["result"], GateResult, str_keys=True)
-            case "calibration":
-                calibration = msgspec.convert(record["calibration"], Calibration, str_keys=True)
+    try:
+        for record in records:
+            match record.get("kind"):
+                case "gate":
+                    begins = msgspec.convert(record["gate"], GateBegins, str_keys=True)
+                    attempts, result = attempts + 1, None
+                case "block":
+                    blocks.append(msgspec.convert(record["block"], Block, str_keys=True))
+                case "fingerprint":
+                    prints[str(record["arm"])] = msgspec.convert(record["fingerprint"], Fingerprint, str_keys=True)
+                case "gate_result":
+                    result = msgspec.convert(record["result"], GateResult, str_keys=True)
+                case "calibration":
+                    calibration = msgspec.convert(record["calibration"], Calibration, str_keys=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise msgspec.ValidationError(str(error)) from None
     if begins is None:
         return None
     return Stored(

@@ -233,7 +233,7 @@ def _resumable(run: Run, begins: GateBegins) -> Stored:
     otherwise."""
     try:
         stored = read(run.records)
-    except (msgspec.ValidationError, KeyError) as error:
+    except msgspec.ValidationError as error:
         raise UsageError(f"--resume {run.path}: damaged: {error}", "run the command anew, without --resume") from None
     if stored is None:
         raise UsageError(f"--resume {run.path}: holds no gate", "name a run of contextlab gate run")

@@ -72,9 +72,15 @@ class Route:
         from now on, for `as_sent`."""
         self._ask("arm", faults=[plain(fault) for fault in faults], zero_s=zero_s, keep=keep)
 
+    def report(self) -> tuple[dict[str, float], list[FaultEvidence]]:
+        """`counters` and `evidence`, of the same moment."""
+        said = self._ask("report")
+        counters = {str(name): float(value) for name, value in said["counters"].items()}
+        return counters, [revive(line, FaultEvidence) for line in said["evidence"]]
+
     def evidence(self) -> list[FaultEvidence]:
         """What each armed fault has done until now, in their order."""
-        return [revive(line, FaultEvidence) for line in self._ask("report")["evidence"]]
+        return self.report()[1]
 
     def as_sent(self, samples: Sequence[Sample]) -> frozenset[int]:
         """The indices of the samples of this arm whose bytes are those that the target sent, or the first of them."""
@@ -86,7 +92,7 @@ class Route:
 
     def counters(self) -> dict[str, float]:
         """What passed since the route was opened: connections, refusals, reads and bytes each way, packets."""
-        return {str(name): float(value) for name, value in self._ask("report")["counters"].items()}
+        return self.report()[0]
 
     def cpu_s(self) -> float:
         """CPU time of the link process and what it started, until now."""

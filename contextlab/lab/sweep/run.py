@@ -332,7 +332,7 @@ def _resumable(run: Run, sweep: Sweep, spec: TargetSpec) -> tuple[list[Measureme
     """What a run that was cut off had measured. Raises UsageError where it is damaged or swept something else."""
     try:
         was, measurements, reference = read(run.records)
-    except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+    except msgspec.ValidationError as error:
         raise UsageError(f"--resume {run.path}: damaged: {error}", "run the command anew, without --resume") from None
     if was is None:
         raise UsageError(f"--resume {run.path}: holds no sweep", "name a run of contextlab pareto")

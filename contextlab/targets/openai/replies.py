@@ -247,4 +247,9 @@ def _is_number(value: Any) -> bool:
 def _short(text: str) -> str:
     """A text on one line without its HTML tags, cut to MAX_MESSAGE_CHARS."""
     plain = " ".join(re.sub(r"<(style|script)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE).split())
-    return plain if len(plain) <= MAX_MESSAGE_CHARS else plain[: MAX_MESSAGE_CHARS - 1] + "…"
+    return cut(plain)
+
+
+def cut(text: str) -> str:
+    """At most MAX_MESSAGE_CHARS of a text; "…" stands for what is left out."""
+    return text if len(text) <= MAX_MESSAGE_CHARS else f"{text[: MAX_MESSAGE_CHARS - 1]}…"

@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from contextlab.model import Failure, UnableError, UsageError
 from contextlab.targets.openai.loose_json import loaded
-from contextlab.targets.openai.replies import MAX_MESSAGE_CHARS, is_html, refusal_of
+from contextlab.targets.openai.replies import cut, is_html, refusal_of
 
 if TYPE_CHECKING:
     import aiohttp
@@ -260,8 +260,7 @@ def broken_line(error: Exception, connect_timeout_s: float) -> tuple[str, str, s
         return "connect", f"no connection: {_cause(error)}", "check host and port"
     if isinstance(error, aiohttp.ClientResponseError):
         words = " ".join(error.message.rstrip(" ^\n").split())  # aiohttp draws an arrow below the byte
-        words = words if len(words) <= MAX_MESSAGE_CHARS else f"{words[: MAX_MESSAGE_CHARS - 1]}…"
-        return "protocol", f"the answer is not HTTP: {words}", "does it speak https, or is it another service?"
+        return "protocol", f"the answer is not HTTP: {cut(words)}", "does it speak https, or is it another service?"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         message = "the connection was closed before an answer"
         return "transport", message, "does it speak https, or did the server die?"
